@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 DEV ?= .venv-dev
 OLDEST ?= .venv-oldest
+# Only for a benchmark: cubed with our version of Dask, newer than its extra allows.
+CUBED ?= .venv-cubed
 # Tests wait for the disk half of the time, so there are more of them than cores.
 PYTEST_ARGS ?= -n 4
 # They start hundreds of interpreters, which would each compile everything again.
@@ -27,13 +29,13 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate bench-copies bench-volumes bench-slices bench-cluster format docs house lock env dev clean walk
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz release bench-engine bench-budgets bench-graph bench-zarr bench-hdf5 bench-climate bench-copies bench-volumes bench-slices bench-cluster bench-processes experiments format docs house report-picture lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: env ## Install the tool and resplit an example array
-	@$(VENV)/bin/dask-io demo $(DEMO_ARGS)
+demo: env ## Install the tool, resplit an example array and write a report
+	@$(VENV)/bin/dask-io demo --report dask-io-demo.html $(DEMO_ARGS)
 
 test: lint types contracts tests peer-suites ## Run every check: lint, types, import contracts, tests
 
@@ -60,14 +62,28 @@ slow: dev ## Run the long versions of the tests
 fuzz: dev ## Search for files that crash their readers: SUBJECT (see tests/fuzz), for SECONDS
 	$(DEV)/bin/python -m tests.fuzz $(SUBJECT) -max_total_time=$(SECONDS)
 
-bench-engine: dev ## Compare the engine with `cp -r`; takes a few minutes per workload
+release: dev ## Build dist/, and test the wheel without the source, and each extra alone
+	rm -rf dist
+	$(DEV)/bin/hatchling build
+	$(DEV)/bin/python -m tests.release
+	@echo "To publish, upload dist/ to the package index, and tag the commit."
+
+bench-engine: dev ## Compare the engine with `cp -r`, the floor and memory maps; takes a few minutes per workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)
+	$(DEV)/bin/python -m benchmarks.small_blocks --workloads npy-u1 --repeats $(REPEATS)
+
+bench-budgets: dev ## Measure whether more memory is ever slower: 32 MiB to 1 GiB, `.npy` blocks and Zarr
+	$(DEV)/bin/python -m benchmarks.budgets --repeats $(REPEATS) $(BENCH_ARGS)
 
 bench-graph: dev ## Compare a Dask program with and without our plans; takes a few minutes
 	$(DEV)/bin/python -m benchmarks.graph --repeats $(REPEATS) $(BENCH_ARGS)
 
-bench-zarr: dev ## Compare Zarr to Zarr with the codec alone, and with `cp -r`
+bench-zarr: dev ## Compare Zarr to Zarr with the codec alone, `cp -r` and, for small chunks, TensorStore
 	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
+	$(DEV)/bin/python -m benchmarks.small_blocks --workloads zarr-u2,zarr-u1,zarr-zstd --repeats $(REPEATS)
+
+bench-hdf5: dev ## Compare HDF5 and .nii.gz with h5py and nibabel, and with the codec alone
+	$(DEV)/bin/python -m benchmarks.hdf5 --repeats $(REPEATS) $(BENCH_ARGS)
 
 bench-climate: dev ## Turn hourly maps into time series; compare with Dask and, with BENCH_ARGS, rechunker
 	$(DEV)/bin/python -m benchmarks.climate $(BENCH_ARGS)
@@ -81,8 +97,14 @@ bench-volumes: dev ## Turn a NIfTI volume twenty times larger than the budget in
 bench-slices: dev ## Turn a folder of TIFF slices into sharded OME-Zarr; compare with tifffile and zarr
 	$(DEV)/bin/python -m benchmarks.slices $(BENCH_ARGS)
 
-bench-cluster: dev ## Compare ways to rechunk on a Dask cluster: ours, p2p, tasks and, if installed, cubed
-	$(DEV)/bin/python -m benchmarks.cluster --repeats $(REPEATS) $(BENCH_ARGS)
+bench-cluster: dev $(CUBED)/linked ## Compare ways to rechunk on a Dask cluster: ours, p2p, tasks and cubed
+	$(DEV)/bin/python -m benchmarks.cluster --repeats $(REPEATS) --cubed $(CUBED)/bin/python $(BENCH_ARGS)
+
+bench-processes: dev ## Compare one process with threads with several processes, for many small blocks
+	$(DEV)/bin/python -m benchmarks.processes --repeats $(REPEATS) $(BENCH_ARGS)
+
+experiments: dev ## Run the experiments of docs/report.md; takes some minutes
+	$(DEV)/bin/python -m benchmarks.experiments $(BENCH_ARGS)
 
 walk: dev ## List the functions from `dask-io resplit` to the first byte of array data
 	$(DEV)/bin/python -m benchmarks.walk
@@ -95,8 +117,12 @@ docs: dev ## Build the documentation
 	$(DEV)/bin/sphinx-build -W --keep-going --quiet --builder html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-house: dev ## Draw which room of the package imports which
+house: dev ## Draw the pictures of the documentation: the rooms of the package, the idea of a sweep
 	$(DEV)/bin/python docs/house.py
+	$(DEV)/bin/python docs/idea.py
+
+report-picture: dev ## Take the picture of a report for the documentation, with Chromium
+	$(DEV)/bin/python docs/report.py
 
 env: $(VENV)/linked ## Set up the user's environment
 
@@ -123,6 +149,14 @@ $(VENV)/linked $(DEV)/linked $(OLDEST)/linked: %/linked: %/locked pyproject.toml
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(CUBED)/linked: requirements-dev.lock pyproject.toml
+	@echo "Setting up $(@D), for a benchmark (once; takes a minute)" >&2
+	@$(PYTHON) -m venv --clear $(@D)
+	@sed -nE '/^(dask|distributed|numpy|zarr)==/s/ *\\$$//p' $< > $(@D)/versions
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/versions \
+	  --editable '.[distributed,zarr]' cubed==0.27.0
+	@touch $@
+
 COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --upgrade \
   --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
@@ -135,5 +169,5 @@ lock: ## Lock the newest versions of all dependencies
 	@rm -rf .venv-lock
 
 clean: ## Remove the environments and everything built
-	rm -rf $(VENV) $(DEV) $(OLDEST) .venv-lock dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEV) $(OLDEST) $(CUBED) .venv-lock dask-io-demo.html dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +

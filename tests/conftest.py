@@ -1,6 +1,7 @@
 """Hypothesis profiles, the guard against tests skipped unseen, and the count of faults survived."""
 
 import copy
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -106,6 +107,12 @@ class SkipGuard:
         terminalreporter.section("skipped, but not listed in tests/allowed-skips.txt", red=True)
         for nodeid, reason in sorted(self.skipped.items()):
             terminalreporter.line(f"{nodeid}  # {reason}")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of the garbage collector, which thousands of tests slow down."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""What a run says on stderr before it begins, which is no error."""
+"""What a run says on stderr before it begins or after it ends, which is no error."""
 
 NOTICES = (
     "dask-io: file names are taken as ",
@@ -6,6 +6,12 @@ NOTICES = (
     "dask-io: each block is ",
     "dask-io: data passes through scratch files ",
     "dask-io: runs in ",
+    "dask-io: report: ",
+    "dask-io: moves ",
+    "dask-io: the Zarr specification does not have ",
+    "dask-io: continues a run: ",
+    "dask-io: takes ",
+    "dask-io: in the region, ",
 )
 
 

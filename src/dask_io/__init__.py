@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Repair,
         RunResult,
         SeriesJob,
+        Suggestion,
         Verification,
         extract,
         finish,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         resume,
         run_part,
         split,
+        suggest,
         verify,
     )
     from dask_io.graph.arrays import from_blocks, store
@@ -59,6 +61,7 @@ __all__ = [
     "Repair",
     "RunResult",
     "SeriesJob",
+    "Suggestion",
     "Verification",
     "disable",
     "enable",
@@ -81,6 +84,7 @@ __all__ = [
     "run_part",
     "split",
     "store",
+    "suggest",
     "verify",
 ]
 # Modules of the names that need Dask; all others are in `api`.
@@ -108,8 +112,12 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(f"dask_io.{_MODULES.get(name, 'api')}"), name)
+    found = getattr(import_module(f"dask_io.{_MODULES.get(name, 'api')}"), name)
+    if not isinstance(found, type):
+        found = import_module("dask_io.surface").public(found)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return __all__

@@ -8,7 +8,7 @@ from dask_io import why_unsupported
 if reason := why_unsupported():
     raise ImportError(reason)
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from dask_io.cluster.finish import finish_parts
 from dask_io.cluster.part import Part
-from dask_io.cluster.parts import PartedJob, cut_into_parts
+from dask_io.cluster.parts import PartedJob, cut_into_parts, one_array
 from dask_io.cluster.parts import plan_parts as divide_job
 from dask_io.cluster.run import run_part
 from dask_io.cluster.sharing import OnePart, share_job
@@ -35,13 +35,22 @@ from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.jobs import targets
 from dask_io.jobs.job import Complete, Job, JointJob
-from dask_io.jobs.planning import RequestedTarget, count_workers, plan_one, plan_several
+from dask_io.jobs.planning import (
+    RequestedTarget,
+    count_workers,
+    plan_one,
+    plan_several,
+    window_of,
+)
 from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
-from dask_io.jobs.settings import Settings, for_one_array, parse_region
+from dask_io.jobs.settings import Settings, for_one_array, parse_ranges
+from dask_io.jobs.suggesting import suggest_for
+from dask_io.jobs.tree_extract import plan_tree_extract
 from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.tree_plan import plan_tree
 from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
 from dask_io.jobs.verify import check_again, plan_comparison
+from dask_io.notebook import Displayed
 from dask_io.planning import (
     AnyPlan,
     Cut,
@@ -50,15 +59,18 @@ from dask_io.planning import (
     Side,
     plan_with,
 )
+from dask_io.planning.suggest import Suggestion
+from dask_io.report.progress import Watch, taking
+from dask_io.report.text import group_text, info_rows, info_text
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
 from dask_io.stores.gzip_files import GzipFiles
 from dask_io.stores.spec import SPACE
 from dask_io.stores.user_description import parse_dtype, parse_order
-from dask_io.stores.views import SourceView
+from dask_io.units import by, count, format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
     from os import PathLike
     from typing import Unpack
 
@@ -69,9 +81,11 @@ if TYPE_CHECKING:
     from dask_io.cluster.distributed import ClusterJob
     from dask_io.cluster.processes import ProcessJob
     from dask_io.geometry.chunks import Chunks
+    from dask_io.geometry.ranges import AnyRegion
     from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.settings import Options, ResumeOptions
     from dask_io.jobs.verify import Comparison
+    from dask_io.report.progress import OnProgress
     from dask_io.stores.store import Source
 
     Place = str | PathLike[str] | BlockArray
@@ -92,6 +106,7 @@ __all__ = [
     "Repair",
     "RunResult",
     "SeriesJob",
+    "Suggestion",
     "Verification",
     "extract",
     "finish",
@@ -109,12 +124,13 @@ __all__ = [
     "resume",
     "run_part",
     "split",
+    "suggest",
     "verify",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
+@dataclass(frozen=True, slots=True, repr=False)
+class Info(Displayed):
     """Description of a store."""
 
     place: str
@@ -131,9 +147,24 @@ class Info:
     inferred: str | None = None
     """Meaning of the numbers in file names, if the pattern was inferred from them."""
 
+    def __str__(self) -> str:
+        return info_text(self)
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
+    def _where(self) -> Sequence[str]:
+        return (self.place,)
+
+    def _facts(self) -> Iterator[str]:
+        yield self.format
+        yield f"{by(self.shape)} of {self.dtype}"
+        yield f"{count(self.grid.n_blocks, 'block')} of {self.grid}"
+        yield format_bytes(self.n_bytes)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from info_rows(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GroupInfo(Displayed):
     """Description of a group and, by path, of all its arrays.
 
     `others` are unsupported arrays, each with the reason. They are copied verbatim. Those in
@@ -146,6 +177,24 @@ class GroupInfo:
     others: Mapping[str, str]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     uncopied: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return group_text(self)
+
+    def _where(self) -> Sequence[str]:
+        return (self.place,)
+
+    def _facts(self) -> Iterator[str]:
+        yield f"{len(self.arrays) + len(self.others):,} {self.format} arrays"
+        yield format_bytes(sum(each.n_bytes for each in self.arrays.values()))
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "place", self.place
+        yield "format", self.format
+        for name, each in self.arrays.items():
+            yield name, f"{by(each.shape)} of {each.dtype}, blocks of {each.grid}"
+        for name, problem in self.others.items():
+            yield name, f"cannot be copied: it {problem}" if name in self.uncopied else "copied"
 
 
 def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
@@ -371,7 +420,8 @@ def plan_parts(
     source, target, chunks
         As in `plan`; only one array can be written in parts.
     parts
-        The number of parts; by default several for each worker, each some minutes long.
+        The number of parts; by default several for each worker, each some minutes long. If the
+        target has too few blocks, or they cannot be divided so, there are fewer.
     n_workers
         The number of workers that will share the parts.
     **options
@@ -385,12 +435,10 @@ def plan_parts(
     Raises
     ------
     UsageError
-        If the target can only be written by one process, or has too few blocks.
+        If the target can only be written by one process.
     """
     settings = Settings.of(**options)
-    job = _plan_any(source, target, chunks, settings)
-    if not isinstance(job, Job):
-        raise UsageError("only one array can be written in parts; move the arrays one by one")
+    job = one_array(_plan_any(source, target, chunks, settings))
     return divide_job(job, settings, count=parts, workers=n_workers)
 
 
@@ -405,7 +453,10 @@ def cut_plan(
         If the plan moves several arrays, or cannot be cut into so many parts.
     """
     if isinstance(plan, Series):
-        raise UsageError("only one array can be written in parts; give one array")
+        raise UsageError(
+            "several arrays are written by one process, because they share a journal; give one "
+            "array to see its parts"
+        )
     return cut_into_parts(plan, device, count, strategy=strategy, objective=objective)
 
 
@@ -421,14 +472,48 @@ def _plan_array(
     if settings.check:
         store.check()
     requested = RequestedTarget(target, chunks, *settings.orders(1))
-    return plan_one(_window(store, settings), requested, settings)
+    return plan_one(window_of(store, settings.region, settings), requested, settings)
 
 
-def _window(store: Source, settings: Settings) -> Source:
-    """Return the part of a source that is moved."""
-    if settings.region is None:
-        return store
-    return SourceView(store, parse_region(settings.region, store.grid.shape))
+def suggest(
+    source: Place,
+    *,
+    access: str | Sequence[str],
+    chunk_size: int | str | None = None,
+    device: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Suggestion:
+    """Suggest chunks that suit how an array will be read.
+
+    Parameters
+    ----------
+    source
+        A path, or an array returned by `open`.
+    access
+        How the array will be read: ``"time series"``, ``"along AXIS"``, ``"slices"``, ``"slices
+        AXIS"``, ``"cubes"``, ``"cubes SIDE"``, or the largest region that is read at once. A list
+        if it is read in several ways.
+    chunk_size
+        The most bytes of a chunk, 16 MiB by default.
+    device
+        The device that the chunks will be on, as in `plan`.
+    storage_options
+        Options to connect to object stores, as in `plan`.
+
+    Returns
+    -------
+    Suggestion
+        Chunks, shards if there would be too many files, and the cost of each access before and
+        after.
+
+    Raises
+    ------
+    UsageError
+        If an access is not understood.
+    """
+    store = _source(source, storage_options)
+    accesses = [access] if isinstance(access, str) else list(access)
+    return suggest_for(store, accesses, find_device(device, store.place), chunk_size)
 
 
 def plan_shape(
@@ -440,6 +525,15 @@ def plan_shape(
     **options: Unpack[Options],
 ) -> AnyPlan:
     """Plan for an array that need not exist: raw blocks, by default in C order.
+
+    Parameters
+    ----------
+    shape, dtype
+        Shape of the array, and type of its elements.
+    source_chunks, target_chunks
+        Blocks of the source and of the target, as in `plan`.
+    **options
+        See `Options`.
 
     Examples
     --------
@@ -481,7 +575,7 @@ def resplit(
     chunks: Chunks | Sequence[Chunks] = None,
     compute: bool = True,
     verify: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
     client: AnyClient | None = None,
@@ -505,9 +599,11 @@ def resplit(
     verify
         Read the target back afterwards, and compare it with the checksums that were computed
         while writing.
-    on_progress
-        Called now and then with the progress of the run, from any thread but one at a time. An
-        exception that it raises ends the run.
+    progress
+        True shows the progress: as a bar on a terminal or in Jupyter, else as lines; "bar",
+        "plain", "json" and "none" choose, as ``--progress`` does. A function is
+        called now and then with the `Progress` of the run, from any thread but one at a time. An
+        exception that it raises ends the run, which `resume` can then continue.
     processes
         Share the work among this many processes of this machine. The memory and the threads are
         divided among them.
@@ -529,7 +625,7 @@ def resplit(
         raise UsageError(f"chunks are missing for {place}; give chunks, such as -1 for one block")
     if client is not None:
         request = Request("resplit", source, target, chunks)
-        return _run_on_cluster(client, request, compute, verify, on_progress, options)
+        return _run_on_cluster(client, request, compute, verify, progress, options)
     if processes is not None or part is not None:
         if not is_one:
             raise UsageError("several targets cannot be written in parts; write them one by one")
@@ -545,7 +641,7 @@ def resplit(
         job = _plan_layouts(source, target, chunks, Settings.of(**options))
     else:
         job = plan(source, target, chunks=cast("Chunks", chunks), **options)
-    return start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, progress=progress)
 
 
 def start(
@@ -553,14 +649,14 @@ def start(
     *,
     compute: bool,
     verify: bool,
-    on_progress: Callable[[Progress], None] | None,
+    progress: OnProgress,
 ) -> RunResult | Delayed:
     """Run a job now, or return a Dask `Delayed` that runs it."""
     if compute:
-        return job.run(verify=verify, on_progress=on_progress)
+        return job.execute(verify=verify, progress=progress)
     from dask.delayed import delayed  # noqa: PLC0415  # takes half a second, rarely needed
 
-    later: Delayed = delayed(job.run, pure=False)(verify=verify, on_progress=on_progress)
+    later: Delayed = delayed(job.run, pure=False)(verify=verify, progress=progress)
     return later
 
 
@@ -577,7 +673,7 @@ class Request:
     source: Place
     target: Any
     chunks: Any = -1
-    regions: Sequence[str | Region] = ()
+    regions: AnyRegion | Sequence[AnyRegion] = ()
 
     @property
     def places(self) -> tuple[str, str]:
@@ -592,7 +688,8 @@ class Request:
             case "merge":
                 return _plan_merge(self.source, self.target, settings)
             case "extract":
-                return _plan_extract(self.source, self.target, self.regions, self.chunks, settings)
+                place = self.source, self.target
+                return _plan_extract(*place, self.regions, self.chunks, settings, alone=True)
             case _:
                 return _plan_any(self.source, self.target, self.chunks, settings)
 
@@ -634,13 +731,13 @@ def _run_on_cluster(  # noqa: PLR0917  # the arguments of all verbs
     request: Request,
     compute: bool,  # noqa: FBT001
     verify: bool,  # noqa: FBT001
-    on_progress: Callable[[Progress], None] | None,
+    progress: OnProgress,
     options: Options,
 ) -> RunResult:
     if not compute:
         raise UsageError("compute=False returns a task of Dask; leave out client, or compute")
     with on_cluster(client, request, **options) as job:
-        return job.run(verify=verify, on_progress=on_progress)
+        return job.execute(verify=verify, progress=progress)
 
 
 def split(
@@ -650,25 +747,33 @@ def split(
     chunks: Chunks = None,
     compute: bool = True,
     verify: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
     client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
-    """Split one file into blocks; otherwise as `resplit`."""
+    """Split one file into blocks.
+
+    Parameters
+    ----------
+    source
+        One file, or an array in it, or an array returned by `open`.
+    target
+        Where the blocks go.
+    """
     array = open_one_file(source, options.get("storage_options"))
     _refuse_both(client, processes, part)
     if client is not None:
         request = Request("split", array, target, chunks)
-        return _run_on_cluster(client, request, compute, verify, on_progress, options)
+        return _run_on_cluster(client, request, compute, verify, progress, options)
     return resplit(
         array,
         target,
         chunks=chunks,
         compute=compute,
         verify=verify,
-        on_progress=on_progress,
+        progress=progress,
         processes=processes,
         part=part,
         **options,
@@ -681,16 +786,24 @@ def merge(
     *,
     compute: bool = True,
     verify: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
-    """Merge all blocks into one file; otherwise as `resplit`."""
+    """Merge all blocks into one file.
+
+    Parameters
+    ----------
+    source
+        A path, or an array returned by `open`.
+    target
+        The file.
+    """
     if client is not None:
         request = Request("merge", source, target)
-        return _run_on_cluster(client, request, compute, verify, on_progress, options)
+        return _run_on_cluster(client, request, compute, verify, progress, options)
     job = plan_merge(source, target, **options)
-    return start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, progress=progress)
 
 
 def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
@@ -709,7 +822,7 @@ def _plan_merge(source: Place, target: str | PathLike[str], settings: Settings) 
         name = fspath(target)
         raise UsageError(
             f"merge writes one file, but {name} does not have the suffix of a known file format; "
-            f"use {name}.npy, for example"
+            f"use {name.rstrip('./') or 'whole'}.npy, for example"
         )
     return _plan_array(source, target, -1, settings)
 
@@ -718,11 +831,11 @@ def extract(
     source: Place,
     target: str | PathLike[str],
     *,
-    regions: Sequence[str | Region],
-    chunks: Chunks = -1,
+    regions: AnyRegion | Sequence[AnyRegion],
+    chunks: Chunks = None,
     compute: bool = True,
     verify: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
     client: AnyClient | None = None,
@@ -731,7 +844,11 @@ def extract(
     """Write regions of an array as separate arrays, from one read.
 
     Blocks that no region needs are not opened. Regions may overlap; data that several regions
-    share is read once.
+    share is read once. Of a Zarr group, or a NetCDF or HDF5 file, one region is written to another
+    group or file: all arrays are cut along its dimensions, and keep their attributes. An array of a
+    group or a file takes its coordinates along if the target is a new group or file, unless it is
+    written in parts, or with an option for single arrays, such as `dtype`. Only a single region can
+    be written in parts, or on a cluster.
 
     Parameters
     ----------
@@ -741,16 +858,16 @@ def extract(
         Where a single region goes. Several regions go to ``region_000``, ``region_001`` and so on
         in this folder, in the order of `regions`.
     regions
-        Regions such as ``"0:100,:,5:"``.
+        Regions such as ``"0:100,:,5:"`` or ``{"time": slice(0, 744)}``, as for `resplit`.
     chunks
-        Blocks of each region; one block by default.
-    compute, verify, on_progress, processes, part, client, **options
-        As in `resplit`. Only a single region can be written in parts, or on a cluster.
+        Blocks of each region; one block by default. Arrays of a group or a file keep their chunks.
+    compute, verify, progress, processes, part, client, **options
+        As in `resplit`.
     """
     _refuse_both(client, processes, part)
     if client is not None:
         request = Request("extract", source, target, chunks, regions)
-        return _run_on_cluster(client, request, compute, verify, on_progress, options)
+        return _run_on_cluster(client, request, compute, verify, progress, options)
     job: AnyJob
     if processes is not None or part is not None:
         job = plan_shared_extract(
@@ -764,27 +881,33 @@ def extract(
         )
     else:
         job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
-    return start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, progress=progress)
 
 
 def plan_extract(
     source: Place,
     target: str | PathLike[str],
     *,
-    regions: Sequence[str | Region],
-    chunks: Chunks = -1,
+    regions: AnyRegion | Sequence[AnyRegion],
+    chunks: Chunks = None,
     **options: Unpack[Options],
-) -> Job | JointJob:
-    """Plan `extract`, and predict the cost."""
-    return _plan_extract(source, target, regions, chunks, Settings.of(**options))
+) -> Job | JointJob | SeriesJob:
+    """Plan `extract`, and predict the cost.
+
+    Parameters
+    ----------
+    source, target, regions, chunks
+        As in `extract`.
+    """
+    return _plan_extract(source, target, regions, chunks, Settings.of(**options), alone=False)
 
 
 def plan_shared_extract(
     source: Place,
     target: str | PathLike[str],
     *,
-    regions: Sequence[str | Region],
-    chunks: Chunks = -1,
+    regions: AnyRegion | Sequence[AnyRegion],
+    chunks: Chunks = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
     command: str | None = None,
@@ -792,7 +915,7 @@ def plan_shared_extract(
 ) -> OnePart | ProcessJob:
     """Plan `extract` of one region that several processes share; see `plan_shared`."""
     return share_job(
-        lambda settings: _plan_extract(source, target, regions, chunks, settings),
+        lambda settings: _plan_extract(source, target, regions, chunks, settings, alone=True),
         Settings.of(**options),
         processes=processes,
         part=part,
@@ -803,33 +926,46 @@ def plan_shared_extract(
 def _plan_extract(
     source: Place,
     target: str | PathLike[str],
-    regions: Sequence[str | Region],
+    regions: AnyRegion | Sequence[AnyRegion],
     chunks: Chunks,
     settings: Settings,
-) -> Job | JointJob:
+    *,
+    alone: bool,
+) -> Job | JointJob | SeriesJob:
+    """Plan `extract`; `alone` tells that an array is moved without its coordinates."""
     if settings.region is not None:
         raise UsageError("regions and region cannot both be given; leave out region")
-    if not regions:
+    listed = [regions] if isinstance(regions, (str, Region, Mapping)) else regions
+    if not listed:
         raise UsageError("no region is given; give at least one, as in 0:100,:,5:")
+    given = [parse_ranges(region) for region in listed]
+    if len(given) == 1:
+        one = replace(settings, region=given[0])
+        series = plan_tree_extract(source, target, chunks, one, alone=alone)
+        return series or _plan_array(source, target, -1 if chunks is None else chunks, one)
+    tree = find_tree(source, settings.storage_options)
+    if tree is not None and not tree.levels:
+        raise UsageError(
+            f"{tree.place} holds several arrays, of which one region is written at a time; extract "
+            f"the regions one by one, or give one array, as in {name_one(tree)}"
+        )
+    chunks = -1 if chunks is None else chunks
     store = _source(source, settings.storage_options)
-    given = [regions] if isinstance(regions, (str, Region)) else regions
-    boxes = [parse_region(region, store.grid.shape) for region in given]
-    if len(boxes) == 1:
-        one = replace(settings, region=boxes[0])
-        return _plan_array(BlockArray(store), target, chunks, one)
+    windows = [window_of(store, ranges, settings) for ranges in given]
     names = region_places(
         target,
-        len(boxes),
+        len(windows),
         format=settings.format or store.format,
         one_file=chunks == -1,
+        codec=settings.codec,
         overwrite=settings.overwrite,
         storage_options=settings.storage_options,
     )
-    orders = settings.orders(len(boxes))
+    orders = settings.orders(len(windows))
     requested = [
-        RequestedTarget(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)
+        RequestedTarget(*each) for each in zip(names, [chunks] * len(windows), orders, strict=True)
     ]
-    return plan_several(store, [SourceView(store, box) for box in boxes], requested, settings)
+    return plan_several(store, windows, requested, settings)
 
 
 def _plan_layouts(
@@ -843,14 +979,15 @@ def _plan_layouts(
         )
     store, orders = _source(source, settings.storage_options), settings.orders(len(targets))
     requested = [RequestedTarget(*each) for each in zip(targets, chunks, orders, strict=True)]
-    return plan_several(store, [_window(store, settings)] * len(requested), requested, settings)
+    window = window_of(store, settings.region, settings)
+    return plan_several(store, [window] * len(requested), requested, settings)
 
 
 def resume(
     target: str | PathLike[str],
     *,
     verify: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     **options: Unpack[ResumeOptions],
 ) -> RunResult:
     """Resume an interrupted run; blocks that are already durable are not written again.
@@ -859,7 +996,7 @@ def resume(
     ----------
     target
         The target of the run, or the folder of the regions that `extract` was writing.
-    verify, on_progress
+    verify, progress
         As in `resplit`.
     **options
         See `ResumeOptions`; they need not be those of the first run.
@@ -874,7 +1011,7 @@ def resume(
         If the target has no journal, or `consume` is given but the first run did not have it.
     """
     jobs = plan_resumes(target, **options)
-    results = (job.run(verify=verify, on_progress=on_progress) for job in jobs)
+    results = (job.execute(verify=verify, progress=progress) for job in jobs)
     return reduce(RunResult.followed_by, results)
 
 
@@ -936,7 +1073,7 @@ def repair(
     workers: int | None = None,
     max_rate: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> Repair:
     """Rewrite the damaged blocks of a target from its source.
 
@@ -954,7 +1091,7 @@ def repair(
         Only find the damaged blocks; nothing is changed, and no source is needed.
     memory, workers, max_rate, storage_options
         As in `Options`.
-    on_progress
+    progress
         As in `resplit`.
 
     Raises
@@ -973,7 +1110,8 @@ def repair(
         source=None if source is None else fspath(source),
         storage_options=storage_options,
     )
-    return repair_all(target, RepairOptions(settings, dry_run, on_progress))
+    with taking(progress, Watch("repairing")) as on_progress:
+        return repair_all(target, RepairOptions(settings, dry_run, on_progress))
 
 
 def verify(
@@ -983,6 +1121,7 @@ def verify(
     memory: int | str | None = None,
     workers: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    progress: OnProgress = None,
 ) -> Verification:
     """Compare two arrays, with any blocks and formats, or one array with its checksums.
 
@@ -990,7 +1129,7 @@ def verify(
     value, records field by field, and NaN equals NaN. If the journal of the second array records
     that its elements were converted from the type of the first, they are converted again and
     compared bitwise. A single array is compared with the checksums that Dask IO computed when it
-    wrote it.
+    wrote it. True as `progress` shows how much has been compared, a function takes it.
 
     Raises
     ------
@@ -1005,7 +1144,8 @@ def verify(
     budget, threads = settings.memory, settings.n_threads()
     if b is None:
         place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
-        return targets.verify_alone(place, budget, threads)
+        with taking(progress, Watch("verifying")) as on_progress:
+            return targets.verify_alone(place, budget, threads, on_progress)
 
     def plan_pair(one: Source, other: Source) -> Comparison:
         if one.grid.shape != other.grid.shape:
@@ -1016,11 +1156,13 @@ def verify(
 
     trees = [find_tree(each, storage_options, each=True) for each in (a, b)]
     if trees[0] is not None and trees[1] is not None:
-        return verify_trees(trees[0], trees[1], plan_pair)
+        with taking(progress, Watch("verifying")) as on_progress:
+            return verify_trees(trees[0], trees[1], plan_pair, on_progress)
     if trees[0] is not None:
         _source(b, storage_options)  # report first if it does not exist
     one, other = _source(a, storage_options), _source(b, storage_options)
-    return plan_pair(one, other).run(one, other)
+    with taking(progress, Watch("verifying")) as on_progress:
+        return plan_pair(one, other).run(one, other, on_progress)
 
 
 def _source(place: Place, storage_options: Mapping[str, Any] | None) -> Source:

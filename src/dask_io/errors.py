@@ -58,7 +58,21 @@ def list_names(names: Iterable[str], most: int = MOST_NAMES) -> str:
 
 
 # Nobody reads a longer list in one line.
-_MOST_SHOWN = 10
+_MOST_SHOWN = 3
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a clause for an error that names the most similar word; empty if none is similar.
+
+    Examples
+    --------
+    >>> did_you_mean("memroy", ["memory", "merge"]), did_you_mean("x", ["memory"])
+    ('; did you mean memory?', '')
+    """
+    from difflib import get_close_matches  # noqa: PLC0415  # only for an error
+
+    found = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 class DaskIOError(Exception):

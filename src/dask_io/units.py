@@ -1,9 +1,13 @@
-"""Parse and format sizes in bytes, such as 4GiB."""
+"""Parse and format sizes in bytes, such as 4GiB, and other numbers as people write them."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _FACTORS: dict[str, int] = {
     "": 1,
@@ -12,6 +16,7 @@ _FACTORS: dict[str, int] = {
     **{f"{prefix}ib": 1024**power for power, prefix in enumerate("kmgtpe", start=1)},
     **{prefix: 1000**power for power, prefix in enumerate("kmgtpe", start=1)},
 }
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SIZE = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE]\+?\d\d?)?)\s*([a-zA-Z]*)\s*")
 
 
@@ -55,3 +60,54 @@ def format_bytes(n_bytes: int) -> str:
             hundredths = n_bytes * 100 // 1024**power
             return f"{hundredths // 100}.{hundredths % 100:02d} {prefix}iB"
     return f"{n_bytes} B"
+
+
+def count(number: int, noun: str) -> str:
+    """Count things in words.
+
+    Examples
+    --------
+    >>> count(1, "block"), count(1200, "block")
+    ('1 block', '1,200 blocks')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration in its two largest units.
+
+    Examples
+    --------
+    >>> [format_seconds(s) for s in (0.1234, 12.34, 75, 7260, 200_000)]
+    ['0.12 s', '12.3 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
+    """
+    if seconds < _MINUTE:
+        return f"{seconds:.2f} s" if seconds < _MINUTE / 6 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def format_speed(n_bytes: int, seconds: float) -> str:
+    """Format a speed in megabytes per second.
+
+    Examples
+    --------
+    >>> format_speed(123_000_000, 2)
+    '61.5 MB/s'
+    """
+    return f"{n_bytes / max(seconds, 1e-6) / 1e6:,.1f} MB/s"
+
+
+def by(lengths: Iterable[int]) -> str:
+    """Write a shape.
+
+    Examples
+    --------
+    >>> by((100, 20)), by(())
+    ('100 x 20', 'one element')
+    """
+    return " x ".join(map(str, lengths)) or "one element"

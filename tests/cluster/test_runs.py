@@ -31,7 +31,7 @@ SLOW: dict[str, Any] = {"chunks": CHUNKS, "max_rate": "400kB", "workers": 1}
 
 
 def once(act: Any) -> Any:
-    """Return a function for `on_progress` that acts when the first block is written."""
+    """Return a function for `progress` that acts when the first block is written."""
     is_done: list[bool] = []
 
     def update(progress: Progress) -> None:
@@ -51,7 +51,7 @@ def test_a_run_on_a_cluster_is_right(
     target = blocks.parent / name
 
     result = dask_io.resplit(
-        blocks, target, chunks=CHUNKS, client=client, verify=True, on_progress=seen.append
+        blocks, target, chunks=CHUNKS, client=client, verify=True, progress=seen.append
     )
 
     assert isinstance(result, RunResult)
@@ -90,7 +90,7 @@ def test_what_cannot_run_in_parts_is_refused(processes: Processes, blocks: Path)
     assert "consume" in fail(*split, "--consume", code=2)
     assert "per part: 60%" in fail(*split, "--memory", "1GiB", code=2)
     two = ["extract", blocks, folder / "out", "--region", "0:5", "--region", "5:9", *at]
-    assert "several arrays" in fail(*two, code=2)
+    assert "several regions" in fail(*two, code=2)
     assert "cannot connect" in fail(*split[:-1], "nowhere://x", code=3)
     assert [path.name for path in folder.iterdir()] == ["in"]
 
@@ -118,7 +118,7 @@ def test_a_killed_worker_does_not_matter(client: Any, blocks: Path) -> None:
         blocks,
         target,
         client=client,
-        on_progress=once(lambda: os.kill(pid, signal.SIGKILL)),
+        progress=once(lambda: os.kill(pid, signal.SIGKILL)),
         **SLOW,
     )
 
@@ -130,8 +130,8 @@ def test_an_interrupted_run_resumes(client: Any, blocks: Path) -> None:
     target = blocks.parent / "out"
 
     for _ in range(2):
-        with pytest.raises(InterruptedRunError, match="dask-io resume"):
-            dask_io.resplit(blocks, target, client=client, on_progress=once(_interrupt), **SLOW)
+        with pytest.raises(InterruptedRunError, match=r"dask_io\.resume"):
+            dask_io.resplit(blocks, target, client=client, progress=once(_interrupt), **SLOW)
     result = dask_io.resume(target)
 
     assert result.blocks_skipped > 0

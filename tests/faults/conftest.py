@@ -25,24 +25,26 @@ if TYPE_CHECKING:
 # file to appear, or for the test to be gone.
 HELD = """
 import os, sys, time
+from contextlib import contextmanager
 from dask_io.cli import main
 from dask_io.report import progress
 
 parent, go = os.getppid(), sys.argv.pop(1)
+is_midway = False
 
-class HeldMidway(progress.ProgressLine):
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.is_midway, self.update = False, self.hold
+def hold(now):
+    global is_midway
+    if not is_midway and 2 * now.n_bytes_written >= now.n_bytes:
+        is_midway = True
+        print("midway", flush=True)
+        while os.getppid() == parent and not os.path.exists(go):
+            time.sleep(0.01)
 
-    def hold(self, now):
-        if not self.is_midway and 2 * now.n_bytes_written >= now.n_bytes:
-            self.is_midway = True
-            print("midway", flush=True)
-            while os.getppid() == parent and not os.path.exists(go):
-                time.sleep(0.01)
+@contextmanager
+def holding(*arguments, **options):
+    yield hold
 
-progress.ProgressLine = HeldMidway
+progress.showing = holding
 main()
 """
 
@@ -128,7 +130,7 @@ class Sample:
         place = place or self.out
         assert np.array_equal(dask_io.open(place)[:, :], self.array)
         assert dask_io.verify(place)
-        left = [path.name for path in self.folder.rglob(".*") if path.name != ".dask-io"]
+        left = [path.name for path in self.folder.rglob(".*") if not path.name.endswith(".dask-io")]
         assert left == [], "temporary files are left"
 
 

@@ -105,7 +105,7 @@ def test_a_block_that_changes_is_named(kind: str, tmp_path: Path) -> None:
     change = once(part, lambda: rewrite(tmp_path / name))
 
     with pytest.raises(DataError, match=f"changed while it was being read{said} start again"):
-        dask_io.resplit(source, target, chunks=(8, 5), format="npy", on_progress=change, **PLAIN)
+        dask_io.resplit(source, target, chunks=(8, 5), format="npy", progress=change, **PLAIN)
 
     check_unfinished(target)
     with pytest.raises(DataError, match="would mix two versions; start again"):
@@ -122,7 +122,7 @@ def test_no_target_is_complete(target: str, tmp_path: Path) -> None:
     chunks = (24, 20) if target == "out.npy" else (8, 20)
 
     with pytest.raises(DataError, match="block 0,1"):
-        dask_io.resplit(source, tmp_path / target, chunks=chunks, on_progress=change, **PLAIN)
+        dask_io.resplit(source, tmp_path / target, chunks=chunks, progress=change, **PLAIN)
 
     assert not (tmp_path / target).is_file()
     assert not (tmp_path / target / "zarr.json").exists()
@@ -145,7 +145,7 @@ def test_three_blocks_are_named_at_most(strategy: str, tmp_path: Path) -> None:
             tmp_path / "out",
             chunks=(8, 5),
             strategy=strategy,
-            on_progress=once(0.5, change),
+            progress=once(0.5, change),
             **PLAIN,
         )
 
@@ -156,7 +156,7 @@ def test_of_many_blocks_none_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     source = make(tmp_path)
     change = once(0, lambda: rewrite(source / "b_1_1.npy"))
     with pytest.raises(DataError, match="changed while it was being read; start again"):
-        dask_io.resplit(source, tmp_path / "out", chunks=(8, 5), on_progress=change, **PLAIN)
+        dask_io.resplit(source, tmp_path / "out", chunks=(8, 5), progress=change, **PLAIN)
     check_unfinished(tmp_path / "out")
     dask_io.resplit(source, tmp_path / "out", chunks=(8, 5), overwrite=True)
 
@@ -178,7 +178,7 @@ def test_a_target_stays_refused_if_the_source_is_restored(
 
     options: dict[str, Any] = {**PLAIN, "chunks": (8, 5)}
     with pytest.raises(DataError, match="block 3,1"):
-        dask_io.resplit(source, place, on_progress=once(1, change), **options)
+        dask_io.resplit(source, place, progress=once(1, change), **options)
     for path, (content, time) in kept.items():
         path.write_bytes(content)
         os.utime(path, ns=(time, time))
@@ -197,10 +197,10 @@ def test_a_resumed_run_looks_again_too(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError):
-        dask_io.resplit(source, target, chunks=(8, 5), on_progress=once(0.5, stop), **PLAIN)
+        dask_io.resplit(source, target, chunks=(8, 5), progress=once(0.5, stop), **PLAIN)
     change = once(1, lambda: rewrite(source / "b_0_0.npy"))
     with pytest.raises(DataError, match="changed while it was being read: block 0,0;"):
-        dask_io.resume(target, on_progress=change, **PLAIN)
+        dask_io.resume(target, progress=change, **PLAIN)
     check_unfinished(target)
 
 
@@ -210,7 +210,7 @@ def test_of_several_targets_those_with_the_block_are_not_complete(tmp_path: Path
     change = once(1, lambda: rewrite(source / "b_3_1.npy"))
     regions = ["0:6,:", "18:24,10:"]
     with pytest.raises(DataError, match="changed while it was being read: block 3,1;"):
-        dask_io.extract(source, rois, regions=regions, chunks=3, on_progress=change, **PLAIN)
+        dask_io.extract(source, rois, regions=regions, chunks=3, progress=change, **PLAIN)
     for number in range(2):
         check_unfinished(rois / f"region_00{number}")
 
@@ -231,7 +231,7 @@ def test_a_group_is_not_made_of_what_changes(target: str, changed: str, tmp_path
             tmp_path / "in.zarr",
             tmp_path / target,
             chunks={"y": 8, "x": 5},
-            on_progress=change,
+            progress=change,
             **PLAIN,
         )
 
@@ -270,7 +270,7 @@ def test_nothing_is_made_of_a_file_that_changes(name: str, target: str, tmp_path
     {".nc": save_netcdf, ".h5": save_hdf5}[source.suffix](source)
     change = once(1, lambda: rewrite(source))
     with pytest.raises(DataError, match=f"{name}: .*changed while"):
-        dask_io.resplit(source, tmp_path / target, chunks=(8, 5), on_progress=change, **PLAIN)
+        dask_io.resplit(source, tmp_path / target, chunks=(8, 5), progress=change, **PLAIN)
     assert not (tmp_path / target).is_file()
     assert not (tmp_path / target / "zarr.json").exists()
 
@@ -282,7 +282,7 @@ def test_a_block_that_changes_is_not_consumed(tmp_path: Path) -> None:
     other = changing.read_bytes()[:-240] + b"\1" * 240
     change = once(0, lambda: rewrite(changing, other))
     with pytest.raises(DataError, match="read: block 3,1; restore its original content: only"):
-        dask_io.resplit(source, target, chunks=(6, 5), consume=True, on_progress=change, **PLAIN)
+        dask_io.resplit(source, target, chunks=(6, 5), consume=True, progress=change, **PLAIN)
     assert changing.read_bytes() == other
     assert not (source / "b_0_0.npy").exists()
     check_unfinished(target)
@@ -296,7 +296,7 @@ def test_of_many_blocks_a_change_is_found_when_all_are_consumed(
     source, target = make(tmp_path), tmp_path / "out"
     change = once(0, lambda: rewrite(source / "b_3_1.npy"))
     with pytest.raises(DataError, match="has changed since the run began; restore its original"):
-        dask_io.resplit(source, target, chunks=(6, 5), consume=True, on_progress=change, **PLAIN)
+        dask_io.resplit(source, target, chunks=(6, 5), consume=True, progress=change, **PLAIN)
     check_unfinished(target)
 
 
@@ -331,7 +331,7 @@ def test_objects_are_listed_once_more_and_not_asked_for_one_by_one(
             chunks=(8, 5),
             format="npy",
             overwrite=True,
-            on_progress=change,
+            progress=change,
             **PLAIN,
         )
 
@@ -348,7 +348,7 @@ def test_an_object_that_changes_is_found_on_a_server(
     change = once(1, lambda: put_again(f"{place}/{file}"))
     with pytest.raises(DataError, match=f"changed while it was being read{said} start again"):
         dask_io.resplit(
-            f"{place}/{name}", tmp_path / "out", chunks=(8, 5), on_progress=change, **PLAIN
+            f"{place}/{name}", tmp_path / "out", chunks=(8, 5), progress=change, **PLAIN
         )
     check_unfinished(tmp_path / "out")
 

@@ -89,12 +89,12 @@ def test_a_disk_that_fills_up_during_a_run(
     """The run ends with one line that says how to go on; with room again it is completed."""
     with small_disk(sample.folder / "disk", limits) as disk:
         sample = replace(sample, out=disk / "out")
-        with pytest.raises(StorageError, match=f"dask-io resume {sample.out}") as caught:
+        with pytest.raises(StorageError, match=rf'dask_io\.resume\("{sample.out}"\)') as caught:
             dask_io.resplit(
                 sample.blocks,
                 sample.out,
                 chunks=sample.chunks,
-                on_progress=midway(lambda: fill(disk)),
+                progress=midway(lambda: fill(disk)),
                 **ONE_THREAD,
             )
 
@@ -143,7 +143,7 @@ def test_what_hdf5_tells_of_a_full_disk_is_one_clear_line(sample: Sample) -> Non
         command = ["split", str(made), str(place), "--chunks", "10", "--codec", "gzip:1"]
         done = invoke(*command)
 
-        warned, failed = done.stderr.splitlines()
+        *_, warned, failed = done.stderr.splitlines()
         assert (done.exit_code, done.stdout) == (3, "")
         assert warned.endswith("if it fills up, free some space and run it again")
         assert failed.endswith(f"{FULL}; free some space, or choose another target")
@@ -155,7 +155,7 @@ def test_one_file_has_its_room_from_the_start(sample: Sample) -> None:
     with small_disk(sample.folder / "disk", "size=1m") as disk:
         place = disk / "out.npy"
         fill = midway(lambda: fill_space(disk))
-        dask_io.merge(sample.blocks, place, strategy="naive", on_progress=fill, **ONE_THREAD)
+        dask_io.merge(sample.blocks, place, strategy="naive", progress=fill, **ONE_THREAD)
         sample.check_complete(place)
 
 
@@ -173,7 +173,7 @@ def test_consuming_needs_no_room_for_two_copies(quick_path: Path, verb: str) -> 
             now = os.statvfs(disk)
             used.append((now.f_blocks - now.f_bfree) * now.f_frsize)
 
-        options: dict[str, Any] = {"memory": "1MiB", "consume": True, "on_progress": measure}
+        options: dict[str, Any] = {"memory": "1MiB", "consume": True, "progress": measure}
         if verb == "resplit":
             place = disk / "out"
             dask_io.resplit(source, place, chunks=(12, 1024), **options, **ONE_THREAD)

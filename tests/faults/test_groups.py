@@ -115,7 +115,7 @@ def survive(folder: Path, faults: Faults, loss: Loss | None) -> None:
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert dask_io.verify(target)
-    left = [path for path in (folder / "case").rglob(".*") if path.name != ".dask-io"]
+    left = [path for path in (folder / "case").rglob(".*") if not path.name.endswith(".dask-io")]
     assert not left, "temporary files are left"
 
 

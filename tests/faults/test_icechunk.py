@@ -19,6 +19,8 @@ import dask_io
 from dask_io.engine import commit
 from dask_io.errors import DaskIOError, DataError, InterruptedRunError, LockedError
 from dask_io.journal.journal import Journal, is_sealed, is_unfinished
+from dask_io.journal.logs import logs_of
+from dask_io.storage.own_names import sidecar_name
 from dask_io.testing.faults import Faults, Killed, inject
 
 if TYPE_CHECKING:
@@ -53,12 +55,12 @@ def test_a_run_survives_kills(quick_path: Path, inside: str) -> None:
     place, chance, n_kills = quick_path / "x.icechunk", random.Random(), 0
     target = f"{place}{inside}"
     journal = quick_path / f"x.icechunk{inside.replace('::/', '::').replace('/', '::')}.dask-io"
-    while not (n_kills and journal.exists() and is_sealed(journal)):
-        if journal.exists() and is_sealed(journal):
+    while not (n_kills and logs_of(journal).exists(journal) and is_sealed(journal)):
+        if logs_of(journal).exists(journal) and is_sealed(journal):
             # It ended before it could be killed: once more.
             shutil.rmtree(place)
-            shutil.rmtree(journal)
-        run = _start(quick_path, target, is_begun=journal.exists())
+            logs_of(journal).remove(journal)
+        run = _start(quick_path, target, is_begun=logs_of(journal).exists(journal))
         if n_kills < 6:
             _kill_some_time(run, journal, chance)
         run.join()
@@ -70,7 +72,7 @@ def test_a_run_survives_kills(quick_path: Path, inside: str) -> None:
     assert len(_history(place)) == 1
     assert dask_io.verify(target).equal
     assert sorted(path.name for path in quick_path.iterdir()) == sorted(
-        ["in.npy", "x.icechunk", journal.name]
+        ["in.npy", "x.icechunk", sidecar_name(journal.name)]
     )
 
 
@@ -193,7 +195,7 @@ def test_a_run_that_is_stopped_leaves_nothing(before: int, quick_path: Path) -> 
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError):
-        dask_io.resplit(quick_path / "in.npy", f"{place}::/b", chunks=(50, 50), on_progress=stop)
+        dask_io.resplit(quick_path / "in.npy", f"{place}::/b", chunks=(50, 50), progress=stop)
 
     assert sorted(path.name for path in quick_path.iterdir()) == names
     assert len(_history(place)) == before
@@ -223,12 +225,12 @@ def test_two_runs_at_once(quick_path: Path) -> None:
             quick_path / "in.npy",
             f"{place}::/b",
             chunks=(50, 50),
-            on_progress=start,
+            progress=start,
             overwrite=True,
         )
         second.join()
 
-    assert [type(error) for error in refused] == [LockedError]
+    assert [isinstance(error, LockedError) for error in refused] == [True]
     assert "another run is writing it" in str(refused[0])
     assert len(_history(place)) == 4
     for name in "abc":

@@ -16,6 +16,7 @@ import pytest
 
 import dask_io
 from dask_io.journal.journal import is_sealed
+from dask_io.journal.logs import logs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +108,7 @@ class Soak:
         """Begin, or go on if there is something to go on with, as another process."""
         begin: Callable[..., object] = getattr(dask_io, self.case.verb)
         call, places, options = begin, [self.source, self.target], dict(self.case.options)
-        if self.journal.exists():
+        if logs_of(self.journal).exists(self.journal):
             call, places, options = dask_io.resume, [self.target], {"device": "ssd"}
             options["consume"] = self.case.consume
             options["memory"] = self.chance.choice(["64KiB", "1MiB", "16MiB"])
@@ -141,14 +142,14 @@ class Soak:
 
     def is_complete(self) -> bool:
         """Whether the run says so."""
-        return self.journal.exists() and is_sealed(self.journal)
+        return logs_of(self.journal).exists(self.journal) and is_sealed(self.journal)
 
     def check_complete(self) -> None:
         """Check that all is there, and nothing else."""
         assert np.array_equal(dask_io.open(self.target)[:, :], ARRAY)
         assert dask_io.verify(self.target)
         assert self.source.exists() != self.case.consume
-        left = [path.name for path in self.folder.rglob(".*") if path.name != ".dask-io"]
+        left = [path.name for path in self.folder.rglob(".*") if not path.name.endswith(".dask-io")]
         assert left == [], "temporary files are left"
 
     def carry_out(self, most_kills: int) -> None:

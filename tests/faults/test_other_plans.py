@@ -103,7 +103,7 @@ def test_plans_may_change_from_run_to_run(
             "durability": "fsync" if consume else "rename",
         }
         for attempt in [*tried, Attempt("naive", 150, 10**6)]:
-            options = {**attempt.options, "on_progress": stop_after(attempt.n_cells)}
+            options = {**attempt.options, "progress": stop_after(attempt.n_cells)}
             with suppress(InterruptedRunError, BudgetTooSmallError):
                 if out.exists():
                     dask_io.resume(out, consume=consume, **options)

@@ -19,6 +19,7 @@ import dask_io
 from dask_io import api
 from dask_io.cluster import processes
 from dask_io.errors import DataError, InterruptedRunError, StorageError
+from dask_io.journal.part_journals import find_whole_blocks
 from tests.places import temporary_folder
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def test_processes_that_keep_dying_are_reported(
 ) -> None:
     """If a part kills its process again, the run ends with one line, and can be resumed."""
     monkeypatch.setattr(processes, "_PROGRAM", "import os; os.kill(os.getpid(), 9)  # {}")
-    with pytest.raises(StorageError, match=r"was killed by SIGKILL, 2 times.*dask-io resume"):
+    with pytest.raises(StorageError, match=r"was killed by SIGKILL, 2 times.*dask_io\.resume"):
         share(tmp_path).run()
     dask_io.resume(tmp_path / "out", memory=MEMORY)
     check(tmp_path, "out")
@@ -221,8 +222,8 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     job = share(tmp_path)
-    with pytest.raises(InterruptedRunError, match="dask-io resume"):
-        job.run(on_progress=interrupt)
+    with pytest.raises(InterruptedRunError, match=r"dask_io\.resume"):
+        job.run(progress=interrupt)
     dask_io.resume(tmp_path / "out", memory=MEMORY)
     check(tmp_path, "out")
 
@@ -244,3 +245,27 @@ def test_leftovers_of_late_attempts_are_removed(tmp_path: Path) -> None:
         else:
             job.finish()
         check(tmp_path, "out")
+
+
+def test_an_attempt_that_begins_too_late_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is completed just before an attempt creates its journal; it removes it again."""
+    job = plan(tmp_path, "out")
+    record = job.begin()
+    is_late: list[bool] = []
+
+    def find_then_complete(*given: Any) -> Any:
+        found = find_whole_blocks(*given)
+        if not is_late:
+            is_late.append(True)
+            for number in range(1, COUNT + 1):
+                run(job, record, number)
+            job.finish()
+        return found
+
+    where = "dask_io.journal.journalled_target.find_whole_blocks"
+    monkeypatch.setattr(where, find_then_complete)
+    run(job, record, 1)
+    assert is_late
+    check(tmp_path, "out")

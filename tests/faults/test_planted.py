@@ -28,6 +28,7 @@ import zarr
 import dask_io
 from dask_io.errors import DaskIOError
 from dask_io.testing.faults import Faults, Killed, inject
+from tests.notices import without_notices
 from tests.places import temporary_folder
 
 if TYPE_CHECKING:
@@ -273,7 +274,9 @@ def run_all(commands: list[list[object]]) -> list[tuple[int, str]]:
         check=True,
         timeout=120,
     )
-    return [(code, said) for code, said in map(json.loads, done.stdout.splitlines())]
+    return [
+        (code, without_notices(said)) for code, said in map(json.loads, done.stdout.splitlines())
+    ]
 
 
 @pytest.mark.parametrize("cases", [CASES, pytest.param(MORE_CASES, marks=pytest.mark.slow)])
@@ -323,3 +326,28 @@ def test_pipes_in_sources_are_refused(sources: Path, tmp_path: Path) -> None:
         assert code in {1, 3}, f"{pipe}: {said}"
         assert said.count("\n") == 1
         assert pipe in said
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_link_in_place_of_the_journals_of_parts_is_not_followed(
+    *, is_complete: bool, tmp_path: Path
+) -> None:
+    """Neither a run that completes a target nor a later `resume` removes what is behind it."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    inside = tmp_path / "outside" / "folder" / "file"
+    inside.parent.mkdir(parents=True)
+    inside.write_text("precious")
+    link = tmp_path / "out" / ".dask-io" / "parts"
+
+    def plant(_: object = None) -> None:
+        if not link.is_symlink():
+            link.symlink_to(tmp_path / "outside")
+
+    progress = None if is_complete else plant
+    with suppress(DaskIOError):
+        dask_io.resplit(tmp_path / "a.npy", tmp_path / "out", chunks=(3, 2), progress=progress)
+    plant()
+    with pytest.raises(DaskIOError, match="symbolic link"):
+        dask_io.resume(tmp_path / "out")
+
+    assert inside.read_text() == "precious"

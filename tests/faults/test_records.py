@@ -52,9 +52,10 @@ def make(kind: str, folder: Path) -> Path:
             )
             made[...] = values
     dask_io.resplit(folder / source, folder / target, **options)
-    journals = (folder / target / ".dask-io", folder / f"{target}.dask-io")
-    beside = folder.glob(f"{target}*.dask-io")
-    return next(each / "journal" for each in (*journals, *beside) if (each / "journal").exists())
+    beside = folder.glob(f".{target}*.dask-io")
+    return next(
+        each for each in (folder / target / ".dask-io" / "journal", *beside) if each.is_file()
+    )
 
 
 def read_journal(path: Path) -> tuple[Any, list[str]]:

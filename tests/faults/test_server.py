@@ -126,7 +126,7 @@ def test_what_stays_wrong_ends_a_run_that_can_be_resumed(
     with pytest.raises(StorageError) as caught:
         resplit(bucket, f"{bucket}/again")
     assert said in str(caught.value)
-    assert f"dask-io resume {bucket}/again" in str(caught.value)
+    assert f'dask_io.resume("{bucket}/again")' in str(caught.value)
     assert SECRET_KEY not in str(caught.value)
     proxy.begin()
     # The lock could not be let go of, but the process knows its own.

@@ -35,7 +35,7 @@ def test_a_near_miss_is_explained(inputs: Path, tmp_path: Path) -> None:
     assert not told.matched
     assert not told.plans
     assert "a function cannot be tried" in str(told)
-    assert "By Dask: " in told._repr_html_()
+    assert "by Dask" in told._repr_html_()
 
 
 def test_a_memory_map_is_to_be_opened_otherwise(tmp_path: Path) -> None:
@@ -67,6 +67,19 @@ def test_nothing_to_do_is_told() -> None:
 
     assert not told.matched
     assert told.reasons == ("the graph neither reads nor stores an array",)
+
+
+def test_what_was_created_outside_the_context_is_told(inputs: Path, tmp_path: Path) -> None:
+    """A delayed object that Dask has optimized stays so; the reason says how to change that."""
+    stored = (
+        source(inputs).rechunk((25, 44)).store(target(tmp_path / "x.zarr", (25, 44)), compute=False)
+    )
+    outside = dask.delayed(len)([stored])
+
+    (reason,) = dask_io.explain(outside).reasons
+
+    assert "outside the context of dask_io.optimize" in reason
+    assert "create it within the context" in reason
 
 
 @pytest.mark.parametrize(

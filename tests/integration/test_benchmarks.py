@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import copies, slices, volumes
+from benchmarks import budgets, copies, processes, slices, volumes
 from benchmarks.cluster import simulate
+from benchmarks.experiments.__main__ import EXPERIMENTS
+from benchmarks.experiments.__main__ import main as run_experiments
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,6 +114,25 @@ def test_zarr_benchmark_measures_both_kinds(tmp_path: Path) -> None:
     assert not any((tmp_path / "work").iterdir())
 
 
+def test_hdf5_benchmark_measures_all_kinds(tmp_path: Path) -> None:
+    """Filters beside h5py and the codec alone, `.nii.gz` beside nibabel; all is cleaned up."""
+    tiny = ("--size", "256KiB", "--memory", "16MiB", "--repeats", "1", "--warm")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.hdf5", *tiny, "--dir", str(tmp_path / "work")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split(": ", 1) for line in done.stdout.splitlines()[1:])
+    assert all("of h5py" in found[name] for name in ("shuffle+gzip:1", "gzip:6", "none"))
+    assert ["of the codec alone" in each for each in found.values()] == [True, True, False, False]
+    assert "of nibabel" in found["nii.gz"]
+    assert not any((tmp_path / "work").iterdir())
+
+
 def test_climate_benchmark_compares_results(tmp_path: Path) -> None:
     """Both contestants yield the same array, and what they took is told."""
     tiny = ("--scale", "0.05", "--memory", "4000000", "--warm", "--dir", str(tmp_path))
@@ -191,6 +212,35 @@ def test_slices_benchmark_compares_with_a_loop(
     assert not any(tmp_path.iterdir())
 
 
+def test_processes_benchmark_compares_both_ways(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each kind has a line with both times and their ratio."""
+    tiny = ["--size", "64KiB", "--before", "16", "--after", "25", "--warm", "--repeats", "1"]
+    processes.main([*tiny, "--kinds", "npy,zstd", "--dir", str(tmp_path)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["npy", "zstd"]
+    assert all("one process" in line and "2 processes" in line for line in lines)
+    assert not any(tmp_path.iterdir())
+
+
+def test_budgets_benchmark_compares_neighbours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each case runs with each budget, compared with the next smaller one."""
+    tiny = ("--size", "1MiB", "--repeats", "1", "--warm", "--dir", str(tmp_path))
+
+    budgets.main([*tiny, "--budgets", "4MiB,8MiB"])
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [line[:2] for line in lines] == [
+        [case, budget] for case in ("npy", "zarr-zstd") for budget in ("4MiB", "8MiB")
+    ]
+    assert ["to" in line for line in lines] == [False, True] * 2
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("ways", ["ours", pytest.param("ours,p2p,tasks", marks=pytest.mark.slow)])
 def test_cluster_benchmark_measures_every_way(tmp_path: Path, ways: str) -> None:
     """Every way runs on a cluster of its own, and the result is checked."""
@@ -205,17 +255,58 @@ def test_cluster_benchmark_measures_every_way(tmp_path: Path, ways: str) -> None
     )
 
     assert done.returncode == 0, done.stderr
-    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    lines = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    rows = [line.strip("| ").split(" | ") for line in lines[1:]]
     assert [row[2] for row in rows] == ways.split(",")
     assert "failed" not in done.stdout
 
 
 def test_clusters_are_simulated() -> None:
     """A small simulation has a row for each number of workers, and can be drawn."""
-    rows = [simulate.simulate(2**30, workers) for workers in (2, 8)]
+    rows = [
+        simulate.simulate(2**30, workers, compressed=compressed)
+        for compressed in (True, False)
+        for workers in (2, 8)
+    ]
 
-    assert [row.workers for row in rows] == [2, 8]
+    assert [row.workers for row in rows] == [2, 8, 2, 8]
     assert all(0 < row.balance <= 1 for row in rows)
     assert rows[0].redundant < rows[1].redundant
-    assert simulate.draw(rows).count("<polyline") == 2
-    assert len(simulate.table(rows).splitlines()) == 4
+    assert simulate.draw(rows).count("<polyline") == 4
+    assert len(simulate.table(rows).splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "model orders strategies",
+        pytest.param("memory split-merge", marks=pytest.mark.slow),
+    ],
+)
+def test_experiments_write_data_and_pictures(tmp_path: Path, names: str) -> None:
+    """Each experiment is recorded with its conditions, and nothing else stays behind."""
+    tiny = ["--scale", "0.04", "--repeats", "1", "--cases", "9", "--configurations", "0", "--warm"]
+    found, place = tmp_path / "found", tmp_path / "work"
+    run_experiments([*names.split(), *tiny, "--out", str(found), "--dir", str(place)])
+
+    records = {path.stem: json.loads(path.read_text("utf-8")) for path in found.glob("*.json")}
+    assert sorted(records) == sorted(names.split())
+    for name, record in records.items():
+        assert {"date", "versions", "machine", "caches_dropped"} <= record.keys()
+        assert "<circle" in (found / f"{name}.svg").read_text(encoding="utf-8")
+    assert not any(place.iterdir())
+
+
+def test_the_report_shows_what_was_found() -> None:
+    """Its pictures are those of the recorded data, which agrees with the model and the papers."""
+    folder = ROOT / "docs/experiments"
+    report = (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    found = {}
+    for name, experiment in EXPERIMENTS.items():
+        found[name] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["found"]
+        picture = (folder / f"{name}.svg").read_text(encoding="utf-8")
+
+        assert picture == experiment.picture(found[name])
+        assert f"(experiments/{name}.svg)" in report
+    assert found["model"]["differences"] == 0
+    assert found["split-merge"]["reproduced"]

@@ -70,7 +70,7 @@ def test_values_are_numpys_in_any_format(
         dtype=dtype,
         casting="unsafe",
         strategy=strategy,
-        memory="256KiB" if chunks != -1 else None,
+        memory="1MiB" if chunks != -1 else None,
     )
     done = job.run(verify=True)
 
@@ -102,14 +102,14 @@ def test_a_run_that_converts_is_resumed(array: NDArray[Any], tmp_path: Path) -> 
         if 2 * progress.n_bytes_written >= progress.n_bytes:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="dask-io resume"):
+    with pytest.raises(InterruptedRunError, match=r"dask_io\.resume"):
         dask_io.resplit(
             tmp_path / "a.npy",
             tmp_path / "b",
             chunks=(5, 4, 4),
             dtype="int16",
             casting="unsafe",
-            on_progress=stop_midway,
+            progress=stop_midway,
         )
     done = dask_io.resume(tmp_path / "b", verify=True)
 

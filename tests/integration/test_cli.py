@@ -174,8 +174,10 @@ def test_a_run_says_first_what_it_takes_for_granted(source: Path, tmp_path: Path
     done, quiet = invoke(*command, tmp_path / "x"), invoke(*command, tmp_path / "y", "--quiet")
 
     assert (done.exit_code, quiet.exit_code) == (0, 0)
-    names, visits = done.stderr.splitlines()
+    names, moves, visits, takes = done.stderr.splitlines()
     assert names == f"dask-io: file names are taken as {inferred}"
+    assert f"to {tmp_path / 'x'} (12 npy blocks of 5 x 5 x 5)" in moves
+    assert "16.09 KiB of memory and 1.87 KiB of disk space" in takes
     assert visits.startswith("dask-io: each block is ")
     assert "because the memory budget of 16.11 KiB is too small" in visits
     assert f"visits    {visits.removeprefix('dask-io: ')}" in shown
@@ -257,8 +259,8 @@ def test_the_version_is_told() -> None:
     ("module", "unwanted"),
     [
         ("dask_io", {"numpy", "dask", "click"}),
-        ("dask_io.cli", {"numpy", "dask"}),
-        ("dask_io.api", {"dask"}),
+        ("dask_io.cli", {"numpy", "dask", "rich"}),
+        ("dask_io.api", {"dask", "rich"}),
     ],
 )
 def test_importing_is_light(module: str, unwanted: set[str]) -> None:
@@ -293,7 +295,7 @@ def test_progress_is_drawn_on_a_terminal_and_erased(source: Path, tmp_path: Path
 
     assert json.loads(told)["result"]["blocks_written"] == 12
     assert b"blocks" in drawn
-    assert drawn.endswith(b"\r\x1b[K")
+    assert drawn.endswith(b"\x1b[2K")
 
 
 def test_a_poor_encoding_is_no_error() -> None:
@@ -364,3 +366,22 @@ def test_a_command_ends_before_the_interpreter_does(verb: str, code: int, tmp_pa
     assert (done.stdout + done.stderr).endswith("\n")
     if verb == "info":
         assert done.stdout == run("info", tmp_path / "x.npy")
+
+
+def test_a_plan_takes_a_target_and_the_options_of_resplit(source: Path, tmp_path: Path) -> None:
+    """It equals the plan of a dry run, and fits on a screen without unexplained words."""
+    target, chosen = (
+        tmp_path / "x.zarr",
+        ["--chunks", "2", "--shards", "6", "--axes", "z,y,x", "--memory", "1GiB"],
+    )
+
+    shown = run("plan", source, target, *chosen)
+
+    assert shown == run("resplit", source, target, *chosen, "--dry-run")
+    assert "of 6 x 6 x 6" in shown
+    assert "each block is read once and written once" in shown
+    assert len(shown.splitlines()) < 24
+    for word in ("held", "staging", "swept"):
+        assert word not in shown
+        assert f"\n  {word} " in run("plan", source, target, *chosen, "--explain")
+    assert not target.exists()

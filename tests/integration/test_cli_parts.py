@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 import dask_io
 from tests.commands import fail, invoke, run
@@ -33,6 +34,38 @@ def test_a_job_array_writes_a_target(source: Path, tmp_path: Path) -> None:
     assert "is complete: 15 blocks; verified" in run("finish", target, "--verify")
     assert json.loads(run("finish", target, "--json"))["result"]["blocks_skipped"] == 15
     assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
+
+
+@pytest.mark.parametrize(("chunks", "count", "made"), [("12,10", 3, 2), ("12,10", 6, 4)])
+def test_a_job_array_may_have_more_tasks_than_parts(
+    source: Path, tmp_path: Path, chunks: str, count: int, made: int
+) -> None:
+    """Tasks without a part succeed at once, in any order, and the plan says how many there are."""
+    target = tmp_path / "out"
+    command = ["resplit", source, target, "--chunks", chunks]
+    plan = run("plan", source, "--chunks", chunks, "--parts", count)
+    assert f"; 2 x 2 blocks cannot be divided into {count}" in plan
+    assert f"--array=1-{made}" in plan
+    for number in range(count, 0, -1):
+        text = run(*command, "--part", f"{number}/{count}")
+        assert ("empty, because" in text) == (number > made)
+    assert "is complete: 4 blocks" in run("finish", target)
+    assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
+
+
+def test_an_array_without_elements_is_written_in_parts(tmp_path: Path) -> None:
+    """All parts are empty, and the target is complete all the same."""
+    np.save(tmp_path / "a.npy", ARRAY[:0])
+    target = tmp_path / "out.zarr"
+    plan = run("plan", tmp_path / "a.npy", target, "--chunks", "5,7", "--parts", 2)
+    assert "parts     none, because the target has no blocks" in plan
+    assert "sbatch" not in plan
+    for part in ("1/2", "2/2"):
+        run("resplit", tmp_path / "a.npy", target, "--chunks", "5,7", "--part", part)
+    run("finish", target)
+    assert dask_io.open(target).shape == (0, 20)
+    run("resplit", tmp_path / "a.npy", tmp_path / "b.zarr", "--chunks", "5,7", "--processes", "2")
+    assert dask_io.open(tmp_path / "b.zarr").shape == (0, 20)
 
 
 def test_a_plan_shows_its_parts_and_a_script(source: Path) -> None:
@@ -66,7 +99,6 @@ def test_processes_share_a_run(source: Path, tmp_path: Path) -> None:
         (["merge", "out.npy", "--processes", "2"], "merge writes one file"),
         (["resplit", "out", "--chunks", "5,7", "--part", "0/2"], "part 0/2 does not exist"),
         (["resplit", "out", "--chunks", "5,7", "--part", "1/2", "--verify"], "finish --verify"),
-        (["resplit", "out", "--chunks", "5,7", "--part", "1/99"], "15 blocks, too few for 99"),
     ],
 )
 def test_what_cannot_be_shared_is_refused(
@@ -76,6 +108,29 @@ def test_what_cannot_be_shared_is_refused(
     verb, name, *options = arguments
     assert message in fail(verb, source, tmp_path / name, *options, code=2)
     assert not (tmp_path / name).exists()
+
+
+def test_several_arrays_or_regions_are_refused_with_an_alternative(
+    source: Path, tmp_path: Path
+) -> None:
+    """The array that the message gives as an example can be written in parts."""
+    group = zarr.create_group(tmp_path / "year.zarr")
+    for name in ("rain", "snow"):
+        group.create_array(name, data=ARRAY, chunks=(6, 20), dimension_names=("y", "x"))
+    days, chunks = tmp_path / "days.zarr", ["--chunks", "y=24,x=5"]
+    command = ["resplit", tmp_path / "year.zarr", days, *chunks]
+    message = fail(*command, "--part", "1/2", code=2)
+    assert "several arrays, which only one process can write together" in message
+    assert message == fail(*command, "--processes", 2, code=2)
+    one = message.partition("as in ")[2].partition(",")[0]
+    name = one.rpartition("/")[2]
+    for part in ("1/2", "2/2"):
+        run("resplit", one, f"{days}::/{name}", *chunks, "--part", part)
+    run("finish", f"{days}::/{name}")
+    assert np.array_equal(dask_io.open(f"{days}::/{name}")[:, :], ARRAY)
+    regions = ["--region", "0:5,:", "--region", "5:9,:"]
+    message = fail("extract", source, tmp_path / "r", *regions, "--processes", 2, code=2)
+    assert "write one region after another" in message
 
 
 def test_finish_refuses_other_targets(source: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
+from tests.commands import fail, run
 
 
 def noise(shape: tuple[int, ...], dtype: str = "<i4") -> NDArray[Any]:
@@ -330,7 +331,7 @@ def test_a_target_that_fills_up(quick_path: Path, small_disk: Path, workers: int
             chunks=40,
             workers=workers,
             strategy="keep",
-            on_progress=use_up,
+            progress=use_up,
         )
 
     assert n_partial(small_disk) == 0
@@ -397,7 +398,7 @@ def test_an_error_in_a_thread_ends_the_run(
             raise raised
 
     with pytest.raises(expected):
-        dask_io.resplit(source, quick_path / "target", chunks=7, workers=workers, on_progress=stop)
+        dask_io.resplit(source, quick_path / "target", chunks=7, workers=workers, progress=stop)
 
     assert n_partial(quick_path) == 0
     assert not (quick_path / "target" / "dask-io.json").exists()
@@ -419,7 +420,7 @@ def slowly(progress):
 try:
     dask_io.resplit(
         sys.argv[1], sys.argv[2], chunks=7, workers=int(sys.argv[3]), memory=sys.argv[4],
-        on_progress=slowly,
+        progress=slowly,
     )
 except dask_io.errors.InterruptedRunError as error:
     print("interrupted", error)
@@ -621,3 +622,24 @@ def test_a_job_travels_to_another_process(quick_path: Path, strategy: str) -> No
     later: Any = dask_io.resplit(source, quick_path / "b", compute=False, **options)
     later.compute(scheduler="processes", num_workers=1)
     np.testing.assert_array_equal(whole(quick_path / "b"), array)
+
+
+def test_errors_say_what_to_do_and_nothing_twice(tmp_path: Path) -> None:
+    """About missing and truncated blocks, checksums that differ, reports and names to merge."""
+    np.save(tmp_path / "x.npy", np.arange(64.0))
+    run("split", tmp_path / "x.npy", tmp_path / "b", "--chunks", 16)
+    block = tmp_path / "b" / "b_1.npy"
+    content = bytearray(block.read_bytes())
+    content[-1] ^= 1
+    block.write_bytes(content)
+    assert "differs from its checksums" not in (told := fail("verify", tmp_path / "b", code=1))
+    assert told.count("differs") == 1
+    block.write_bytes(content[:20])
+    assert "but its data alone needs 128" in fail("info", tmp_path / "b", code=1)
+    block.unlink()
+    told = fail("info", tmp_path / "b", code=1)
+    assert "b_1.npy is missing; copy or write the missing files" in told
+    told = fail("merge", tmp_path / "x.npy", tmp_path / "y.gz.", code=2)
+    assert "y.gz.npy, for example" in told
+    told = fail("plan", tmp_path / "x.npy", "--chunks", 8, "--report", tmp_path / "p.htm", code=2)
+    assert "end in .html" in told

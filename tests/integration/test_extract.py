@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import dask_io
 from dask_io.errors import BudgetTooSmallError, TargetExistsError, UsageError
+from dask_io.jobs.job import JointJob
 from tests.commands import fail, run
 
 VALUES = np.arange(12 * 10 * 8, dtype="<i2").reshape(12, 10, 8)
@@ -52,7 +53,7 @@ def test_several_regions_become_files_of_a_folder(source: Path, tmp_path: Path) 
 
     names = [f"region_{n:03}.npy" for n in range(3)]
     found = {path.name for path in (tmp_path / "rois").iterdir()}
-    assert found == {*names, *(f"{name}.dask-io" for name in names)}
+    assert found == {*names, *(f".{name}.dask-io" for name in names)}
     for name, part in zip(names, PARTS, strict=True):
         assert np.array_equal(np.load(tmp_path / "rois" / name), part)
     plan, result = json.loads(told)["plan"], json.loads(told)["result"]
@@ -120,6 +121,7 @@ def test_a_dry_run_touches_nothing(source: Path, tmp_path: Path) -> None:
     [
         (["0:13"], "0:13 of axis 0 is not within 0:12"),
         (["0:6", "0:13"], "is not within 0:12"),
+        (["6:3"], "6:3 of axis 0 has its start after its stop"),
         (["3:3"], "empty"),
         (["0:6", ":,4:4"], "empty"),
         (["0:1,0:1,0:1,0:1"], "has 4 axes, but the array has 3"),
@@ -199,6 +201,7 @@ def test_what_does_not_fit_together_is_read_again(tmp_path: Path) -> None:
             chunks=(5, 4, 3),
             memory=memory,
         )
+        assert isinstance(job, JointJob)
         assert job.plan.fits
         assert "sweeps" in str(job)
         result = job.run()

@@ -160,7 +160,7 @@ def test_a_run_that_makes_shards_is_resumed(tmp_path: Path) -> None:
     shards = {"time": 24}
     with pytest.raises(InterruptedRunError):
         dask_io.resplit(
-            source, target, chunks={"time": 12}, shards=shards, on_progress=stop_at(0.3), workers=1
+            source, target, chunks={"time": 12}, shards=shards, progress=stop_at(0.3), workers=1
         )
 
     dask_io.resume(target, verify=True)
@@ -237,15 +237,15 @@ def test_a_run_that_was_cut_short_is_resumed(version: int, part: float, tmp_path
     source, target = save(tmp_path / "a.zarr", version), tmp_path / "b.zarr"
     expected = load(source)
 
-    with pytest.raises(InterruptedRunError, match=rf"dask-io resume {target}$"):
-        dask_io.resplit(source, target, chunks=CHUNKS, on_progress=stop_at(part), workers=1)
+    with pytest.raises(InterruptedRunError, match=rf'dask_io\.resume\("{target}"\)$'):
+        dask_io.resplit(source, target, chunks=CHUNKS, progress=stop_at(part), workers=1)
     assert not (target / "zarr.json").exists()
     assert not (target / ".zgroup").exists()
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(target)
-    with pytest.raises(DataError, match=rf"dask-io resume {target}$"):
+    with pytest.raises(DataError, match=rf'dask_io\.resume\("{target}"\)$'):
         dask_io.verify(target)
-    with pytest.raises(TargetExistsError, match="dask-io resume"):
+    with pytest.raises(TargetExistsError, match=r"dask_io\.resume"):
         dask_io.resplit(source, target, chunks=CHUNKS)
     shutil.move(source, tmp_path / "moved.zarr")
     done = dask_io.resume(target, source=str(tmp_path / "moved.zarr"), verify=True)
@@ -278,7 +278,7 @@ def test_what_is_verified_waits_for_the_pace(
     )
     assert 0 < verified == again
     with pytest.raises(InterruptedRunError):
-        move(on_progress=stop_at(0.001))
+        move(progress=stop_at(0.001))
     resumed = waited_for(
         lambda: dask_io.resume(tmp_path / target, workers=1, max_rate="1GB", verify=True)
     )
@@ -308,7 +308,7 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
         ({"chunks": {"z": 3}}, "no array has a dimension 'z'; the dimensions are time, x, y"),
         ({"chunks": (4, 4)}, "give chunks by dimension name, as time=24,y=-1"),
         ({"chunks": {0: 4}}, "give chunks by dimension name, as time=24,y=-1"),
-        ({"chunks": CHUNKS, "region": "0:3"}, "region is for one array"),
+        ({"chunks": CHUNKS, "region": "0:3"}, "give ranges by dimension name, as in time=0:10"),
         ({"chunks": CHUNKS, "consume": True}, "consume is for one array"),
         ({"chunks": CHUNKS, "format": "npy"}, "has the suffix of zarr, but format is npy"),
         ({"chunks": {"time": 0}}, "give a positive length"),

@@ -1,4 +1,4 @@
-"""The picture of the rooms is up to date, and shows a ladder."""
+"""The pictures of the documents are up to date; that of the rooms shows a ladder."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
-HOUSE = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "house.py"))
+DOCS = Path(__file__).parents[2] / "docs"
+HOUSE = runpy.run_path(str(DOCS / "house.py"))
 
 
 def test_the_picture_is_up_to_date() -> None:
     """`make house` has been run since rooms last changed what they import."""
     assert HOUSE["PICTURE"].read_text() == HOUSE["draw"](HOUSE["import_rooms"]())
+
+
+def test_the_picture_of_a_sweep_is_up_to_date() -> None:
+    """`make house` has been run since plans last changed."""
+    idea = runpy.run_path(str(DOCS / "idea.py"))
+
+    assert idea["PICTURE"].read_text() == idea["draw"]()
 
 
 def test_a_cycle_is_refused() -> None:

@@ -205,7 +205,8 @@ def test_interrupted_regions_are_resumed(source: Path, tmp_path: Path) -> None:
             spacing=2,
             workers=1,
             memory="64KiB",
-            on_progress=stop_midway,
+            codec="none",
+            progress=stop_midway,
         )
     done = dask_io.resume(rois)
 
@@ -222,11 +223,16 @@ def test_interrupted_regions_are_resumed(source: Path, tmp_path: Path) -> None:
 def test_an_interrupted_run_is_resumed(version: int, source: Path, tmp_path: Path) -> None:
     """Until then the directory is not an image; the user's spacing is not forgotten."""
     image = tmp_path / "b.zarr"
-    options: dict[str, Any] = {"format": "ome-zarr", "format_version": version, "spacing": 2}
+    options: dict[str, Any] = {
+        "format": "ome-zarr",
+        "format_version": version,
+        "spacing": 2,
+        "codec": "none",
+    }
 
-    with pytest.raises(InterruptedRunError, match="dask-io resume"):
+    with pytest.raises(InterruptedRunError, match=r"dask_io\.resume"):
         dask_io.resplit(
-            source, image, chunks=3, workers=1, memory="64KiB", on_progress=stop_midway, **options
+            source, image, chunks=3, workers=1, memory="64KiB", progress=stop_midway, **options
         )
     assert not (image / "zarr.json").exists()
     assert not (image / ".zgroup").exists()
@@ -276,7 +282,8 @@ def test_an_image_is_replaced_by_another_version(source: Path, tmp_path: Path) -
             format_version=3,
             workers=1,
             memory="64KiB",
-            on_progress=stop_midway,
+            codec="none",
+            progress=stop_midway,
             **options,
         )
     assert not (image / ".zgroup").exists()
@@ -365,7 +372,7 @@ def test_what_is_inferred_is_shown(source: Path, tmp_path: Path) -> None:
 
     assert "axes are taken as z, y, x; give other names with --axes" in inferred.stderr
     assert "axes are taken as z, y, x" in dry.stderr
-    assert named.stderr == ""
+    assert "axes are taken as" not in named.stderr
     line = fail("resplit", source, tmp_path / "d.zarr", *chunks, "--axes", "x,y,t", code=2)
     assert "time comes first, then channel, then space, but the axes are x (space)" in line
     assert not (tmp_path / "d.zarr").exists()
@@ -467,7 +474,7 @@ def test_formats_without_a_place_say_so(tmp_path: Path) -> None:
 
     done = dask_io.merge(array, tmp_path / "a.npy")
 
-    assert done.not_kept == ("attributes", "space", "nifti_header")
+    assert done.not_kept == ("attributes", "space", "nifti_header", "codec")
 
 
 def test_a_name_that_ends_in_ome_zarr_makes_an_image(source: Path, tmp_path: Path) -> None:

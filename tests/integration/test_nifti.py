@@ -119,6 +119,31 @@ def test_compressed_blocks(volume: Path, tmp_path: Path) -> None:
     assert block.affine[:3, 3] == pytest.approx([9, 0, 1200])
 
 
+@pytest.mark.parametrize("chunks", [-1, (5, 5, 5)])
+def test_regions_and_blocks_in_a_directory_are_compressed(chunks: Any, tmp_path: Path) -> None:
+    """With --format nifti --codec gzip, every file in the directory is a .nii.gz file."""
+    array = np.arange(9 * 9 * 9, dtype="<i2").reshape(9, 9, 9)
+    nib.save(nib.Nifti1Image(array, np.eye(4)), tmp_path / "x.nii")
+    options: dict[str, Any] = {"format": "nifti", "codec": "gzip:1"}
+    dask_io.split(tmp_path / "x.nii", tmp_path / "blocks", chunks=(5, 5, 5), **options)
+    regions = ["0:6,:,:", "3:9,:,2:5"]
+    dask_io.extract(
+        tmp_path / "blocks", tmp_path / "rois", regions=regions, chunks=chunks, **options
+    )
+    rois = sorted(path for path in (tmp_path / "rois").iterdir() if "dask-io" not in path.name)
+    assert {path.suffix for path in rois} == ({".gz"} if chunks == -1 else {""})
+    assert np.array_equal(dask_io.open(rois[1])[:, :, :], array[3:9, :, 2:5])
+    files = [
+        path for path in tmp_path.rglob("[!.]*.nii*") if path.is_file() and path.name != "x.nii"
+    ]
+    assert len(files) > len(regions)
+    for path in files:
+        assert path.name.endswith(".nii.gz")
+        nib.load(path).get_fdata()
+    with pytest.raises(UsageError, match="give a directory, in which they are called region_000"):
+        dask_io.extract(tmp_path / "x.nii", tmp_path / "r_{0}.nii.gz", regions=regions)
+
+
 def test_levels_are_checked(volume: Path, tmp_path: Path) -> None:
     """Only gzip, and only levels that it has."""
     for codec in ("zstd", "gzip:11", "gzip:x"):
@@ -135,7 +160,7 @@ def test_an_interrupted_compressed_file_is_begun_again(volume: Path, tmp_path: P
             raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError, match="start the run again"):
-        dask_io.merge(volume, target, memory="12MiB", workers=1, on_progress=stop, codec="gzip:1")
+        dask_io.merge(volume, target, memory="12MiB", workers=1, progress=stop, codec="gzip:1")
     assert not target.exists()
     assert list(tmp_path.iterdir()) == []
     dask_io.merge(volume, target, memory="12MiB", codec="gzip:1")
@@ -174,7 +199,7 @@ def test_a_run_that_is_killed_while_it_sorts_leaves_nothing(
         dask_io.resume(target, workers=1)
     else:
         dask_io.merge(volume, target, workers=1, codec="gzip:1", overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["y.nii.gz", "y.nii.gz.dask-io"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".y.nii.gz.dask-io", "y.nii.gz"]
     assert gzip.decompress(target.read_bytes()) == volume.read_bytes()
 
 
@@ -232,7 +257,7 @@ def test_a_stream_that_goes_on_takes_no_memory(tmp_path: Path) -> None:
 
 def test_the_plan_and_the_info_say_what_gzip_costs() -> None:
     """There is no random access, and slabs are read forward."""
-    told = run("plan", str(REAL), "--chunks", "100,100,100", "--memory", "24MiB")
+    told = run("plan", str(REAL), "--chunks", "100,100,100", "--memory", "24MiB", "--explain")
     assert "decoded forward without random access" in told
     assert "backwards" not in told
     assert "gzip has no random access" in run("info", str(REAL))

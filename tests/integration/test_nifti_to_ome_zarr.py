@@ -49,7 +49,8 @@ def test_the_way_back_is_bit_identical(
     dask_io.resplit(volume, tmp_path / target, chunks=(5, 5, 5), **options)
     back = dask_io.merge(tmp_path / target, tmp_path / "back.nii")
 
-    assert back.not_kept == ()
+    # A new Zarr array is compressed, and a plain NIfTI file is not.
+    assert back.not_kept == (("codec",) if target == "b.zarr" else ())
     assert (tmp_path / "back.nii").read_bytes() == volume.read_bytes()
 
 

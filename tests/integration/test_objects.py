@@ -149,8 +149,8 @@ def stop_midway(source: str, target: str) -> None:
         if progress.n_blocks_written == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(dask_io.errors.InterruptedRunError, match=f"dask-io resume {target}"):
-        dask_io.resplit(source, target, chunks=(30, 5), workers=1, on_progress=stop)
+    with pytest.raises(dask_io.errors.InterruptedRunError, match=rf'dask_io\.resume\("{target}"\)'):
+        dask_io.resplit(source, target, chunks=(30, 5), workers=1, progress=stop)
 
 
 def test_a_run_that_was_stopped_is_resumed(
@@ -182,7 +182,7 @@ def test_two_runs_do_not_write_one_target(local: Path, bucket: str) -> None:
                 attempt()
             said.append(str(caught.value))
 
-    dask_io.split(local / "whole.npy", f"{bucket}/x", chunks=(10, 20), on_progress=try_too)
+    dask_io.split(local / "whole.npy", f"{bucket}/x", chunks=(10, 20), progress=try_too)
     assert said
     assert all("another run is writing it (process" in each for each in said)
     assert np.array_equal(read(f"{bucket}/x"), ARRAY)
@@ -202,7 +202,7 @@ def test_a_run_that_was_taken_over_stops(
             others.append(dask_io.resume(place, verify=True))
 
     with pytest.raises(StorageError, match="another run"):
-        dask_io.resplit(local / "whole.npy", place, chunks=chunks, on_progress=take_over)
+        dask_io.resplit(local / "whole.npy", place, chunks=chunks, progress=take_over)
     assert others[0].verified
     assert np.array_equal(read(place), ARRAY)
     assert dask_io.verify(place)

@@ -163,8 +163,8 @@ def test_a_run_that_was_cut_short_is_resumed(tmp_path: Path) -> None:
         if 2 * progress.n_bytes_written >= progress.n_bytes:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="dask-io resume"):
-        dask_io.resplit(source, target, chunks=(1, 5, 24, 24), on_progress=stop_midway)
+    with pytest.raises(InterruptedRunError, match=r"dask_io\.resume"):
+        dask_io.resplit(source, target, chunks=(1, 5, 24, 24), progress=stop_midway)
     assert not (target / "zarr.json").exists()
     dask_io.resume(target)
 

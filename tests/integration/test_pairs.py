@@ -81,7 +81,7 @@ def test_every_format_to_every_other(one: str, two: str, start: Path, tmp_path: 
         assert said["fill_value"] == -7
         assert done.not_kept == ()
     elif held[0]:
-        assert done.not_kept == ("attributes", "dimension_names")
+        assert set(done.not_kept) - {"codec"} == {"attributes", "dimension_names"}
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -17,8 +17,9 @@ from zarr.storage import ObjectStore
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, LockedError, StorageError, UsageError
+from dask_io.formats.zarr.consolidation import consolidate
 from dask_io.formats.zarr.documents import quiet
-from dask_io.formats.zarr.group import consolidate, read_group
+from dask_io.formats.zarr.group import read_group
 from dask_io.journal import journal
 from dask_io.journal.journal import alone
 from dask_io.storage.files import write_whole
@@ -93,8 +94,8 @@ def test_a_file_goes_to_objects_and_back(bucket: str, tmp_path: Path) -> None:
     expected.to_netcdf(tmp_path / "a.nc")
     first = f"{bucket}/b.zarr"
 
-    with pytest.raises(InterruptedRunError, match=rf"dask-io resume {first}$"):
-        dask_io.resplit(tmp_path / "a.nc", first, chunks=CHUNKS, on_progress=stop_at(0.5))
+    with pytest.raises(InterruptedRunError, match=rf'dask_io\.resume\("{first}"\)$'):
+        dask_io.resplit(tmp_path / "a.nc", first, chunks=CHUNKS, progress=stop_at(0.5))
     dask_io.resume(first, verify=True)
     dask_io.resplit(first, tmp_path / "c.nc", chunks={"time": 12}, verify=True)
 
@@ -178,13 +179,13 @@ def test_options_reach_both_groups(
     place = f"s3://{running_server.bucket}/{uuid4()}"
     source = save_small(tmp_path / "a.zarr")
     dask_io.resplit(source, f"{place}/b.zarr", chunks={"x": 1}, storage_options=reach)
-    with pytest.raises(InterruptedRunError, match=f"dask-io resume {place}/c.zarr"):
+    with pytest.raises(InterruptedRunError, match=rf'dask_io\.resume\("{place}/c.zarr"\)'):
         dask_io.resplit(
             f"{place}/b.zarr",
             f"{place}/c.zarr",
             chunks={"x": 3},
             storage_options=reach,
-            on_progress=stop_at(0.5),
+            progress=stop_at(0.5),
         )
     dask_io.resume(f"{place}/c.zarr", storage_options=reach, verify=True)
     assert dask_io.verify(source, f"{place}/c.zarr", storage_options=reach)
@@ -198,12 +199,12 @@ def test_a_run_that_was_cut_short_is_resumed(part: float, bucket: str, tmp_path:
     """Until the end no reader takes it for a group; the source may have been moved."""
     source, target = save(tmp_path / "a.zarr", 3), f"{bucket}/b.zarr"
 
-    with pytest.raises(InterruptedRunError, match=rf"dask-io resume {target}$"):
-        dask_io.resplit(source, target, chunks=CHUNKS, on_progress=stop_at(part), workers=1)
+    with pytest.raises(InterruptedRunError, match=rf'dask_io\.resume\("{target}"\)$'):
+        dask_io.resplit(source, target, chunks=CHUNKS, progress=stop_at(part), workers=1)
     assert not parse_url(f"{target}/zarr.json").exists()
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(target)
-    with pytest.raises(UsageError, match="dask-io resume"):
+    with pytest.raises(UsageError, match=r"dask_io\.resume"):
         dask_io.resplit(source, target, chunks=CHUNKS)
     expected = load(source)
     source.rename(tmp_path / "moved.zarr")
@@ -217,7 +218,7 @@ def test_a_group_that_changed_is_not_gone_on_with(bucket: str, tmp_path: Path) -
     dask_io.resplit(save(tmp_path / "a.zarr", 3), f"{bucket}/b.zarr", chunks={"time": 12})
     with pytest.raises(InterruptedRunError):
         dask_io.resplit(
-            f"{bucket}/b.zarr", f"{bucket}/c.zarr", chunks=CHUNKS, on_progress=stop_at(0.5)
+            f"{bucket}/b.zarr", f"{bucket}/c.zarr", chunks=CHUNKS, progress=stop_at(0.5)
         )
     scalar = parse_url(f"{bucket}/b.zarr/crs/zarr.json")
     obstore.put(scalar.store, scalar.key, obstore.get(scalar.store, scalar.key).bytes() + b" ")
@@ -242,7 +243,7 @@ def test_two_runs_do_not_write_one_group(bucket: str, tmp_path: Path) -> None:
                 attempt()
             said.append(str(caught.value))
 
-    dask_io.resplit(source, target, chunks=CHUNKS, on_progress=try_too)
+    dask_io.resplit(source, target, chunks=CHUNKS, progress=try_too)
     assert said
     assert all("another run is writing it (process" in each for each in said)
     xr.testing.assert_identical(load(download(target, tmp_path / "b")), load(source))
@@ -304,7 +305,7 @@ def test_who_does_not_let_go_of_a_group_is_named(
         pytest.raises(LockedError, match="another run is writing it") as caught,
     ):
         dask_io.resplit(tmp_path / "x.npy", f"{group}::/a", chunks=2)
-    assert "dask-io resume" in str(caught.value)
+    assert "dask_io.resume(" in str(caught.value)
     assert "\n" not in str(caught.value)
     dask_io.resume(f"{group}::/a")
     assert members(group) == {"a"}
@@ -320,7 +321,7 @@ def test_metadata_that_another_changed_is_gathered_anew(
         zarr.create_group(ObjectStore(place.store), path=place.key, zarr_format=3)
         zarr.consolidate_metadata(ObjectStore(place.store), path=place.key)
     dask_io.resplit(tmp_path / "x.npy", f"{place}::/a", chunks=2)
-    from dask_io.formats.zarr import group as module  # noqa: PLC0415
+    from dask_io.formats.zarr import consolidation as module  # noqa: PLC0415
 
     others, gathering = ["b"], module._gather_in  # noqa: SLF001
 
@@ -347,7 +348,7 @@ def test_an_image_is_made_in_an_object_store(version: int, bucket: str, tmp_path
             raise KeyboardInterrupt
 
     with pytest.raises(InterruptedRunError):
-        dask_io.resplit(tmp_path / "a.npy", url, workers=1, on_progress=stop_midway, **options)
+        dask_io.resplit(tmp_path / "a.npy", url, workers=1, progress=stop_midway, **options)
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(url)
     dask_io.resume(f"{url}/0")

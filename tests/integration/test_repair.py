@@ -90,6 +90,7 @@ def snapshot(place: Path) -> dict[str, bytes]:
     """Return all files of a target, of its journal the lines."""
     journal = place.with_name(f"{place.name}.dask-io")
     paths = [place] if place.is_file() else list(place.rglob("*"))
+    paths.append(journal.with_name(f".{journal.name}"))
     paths += list(journal.rglob("*")) if journal.exists() else []
     files = [path for path in paths if path.is_file() and path.name != "lock"]
     # Whoever takes a journal over ends the last line first.
@@ -198,6 +199,34 @@ def test_a_damaged_file_is_written_again_as_a_whole(
     }
     assert not left
     assert not dask_io.repair(place).damaged
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, remove])
+@pytest.mark.parametrize("slab_bytes", [2**20, 512])
+@pytest.mark.parametrize("name", ["one.nii", "one.nii.gz", "one.mrc.gz"])
+def test_a_damaged_volume_is_written_again(
+    name: str,
+    slab_bytes: int,
+    damage: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that is compressed as a whole, in one slab or several: byte by byte as it was."""
+    monkeypatch.setattr("dask_io.stores.gzip_files.SLAB_BYTES", slab_bytes)
+    volume = np.arange(10 * 9 * 8, dtype="<i2").reshape(10, 9, 8)
+    np.save(tmp_path / "whole.npy", volume)
+    dask_io.split(tmp_path / "whole.npy", tmp_path / "in", chunks=(4, 9, 5), format="nifti")
+    place = tmp_path / name
+    dask_io.merge(tmp_path / "in", place)
+    before = place.read_bytes()
+    damage(place)
+    assert "repair it with" in fail("verify", place, code=1)
+    done = dask_io.repair(place)
+    assert done.n_damaged
+    assert (done.n_blocks > 1) == (slab_bytes < volume.nbytes and name != "one.nii")
+    assert place.read_bytes() == before
+    assert dask_io.verify(place)
+    assert np.array_equal(dask_io.open(place)[:, :, :], volume)
 
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[5], CASES[6], CASES[9]], ids=str)
@@ -359,7 +388,7 @@ def test_an_unfinished_target_is_completed_first(tmp_path: Path) -> None:
 
     place = tmp_path / "out"
     with pytest.raises(InterruptedRunError):
-        dask_io.split(tmp_path / "whole.npy", place, chunks=(2, 2), on_progress=stop)
+        dask_io.split(tmp_path / "whole.npy", place, chunks=(2, 2), progress=stop)
     flip(min(place.glob("b_*.npy")))
     assert "unfinished" in fail("repair", place, "--dry-run", code=1)
     assert dask_io.repair(place).n_damaged == 1
@@ -377,8 +406,8 @@ def test_an_interrupted_repair_is_run_again(tmp_path: Path) -> None:
     def stop(_: dask_io.Progress) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="continue with: dask-io repair"):
-        dask_io.repair(place, on_progress=stop)
+    with pytest.raises(InterruptedRunError, match=r"continue with: dask_io\.repair"):
+        dask_io.repair(place, progress=stop)
     assert snapshot(place) == damaged
     dask_io.repair(place)
     assert snapshot(place) == before
@@ -393,7 +422,7 @@ def test_a_target_that_another_run_writes_is_refused(tmp_path: Path) -> None:
     def try_too(_: dask_io.Progress) -> None:
         said.append(fail("repair", place, code=3))
 
-    dask_io.repair(place, on_progress=try_too)
+    dask_io.repair(place, progress=try_too)
     assert "another run is writing it" in said[0]
     assert dask_io.verify(place)
 
@@ -538,7 +567,7 @@ def test_a_file_of_several_arrays_is_repaired(
         assert np.array_equal(file["a"], ARRAY)
         assert np.array_equal(file["b"], -ARRAY)
         assert (file["text"].asstr()[()], file.attrs["title"]) == ("as it is", "two")
-    assert {path.name for path in tmp_path.iterdir()} == {"in.h5", "out.h5", "out.h5.dask-io"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in.h5", "out.h5", ".out.h5.dask-io"}
     assert "nothing to repair" in run("repair", place)
 
 

@@ -89,7 +89,7 @@ def test_only_the_new_group_is_there_then(
     old = other(tmp_path / "old.zarr" if ours else target, 5 - version)
     if ours:
         dask_io.resplit(old, target, **PLAIN)
-    with pytest.raises(TargetExistsError, match="or replace it with --overwrite"):
+    with pytest.raises(TargetExistsError, match="or replace it with overwrite=True"):
         dask_io.resplit(source, target, **PLAIN)
 
     done = dask_io.resplit(source, target, overwrite=True, verify=True, **PLAIN)
@@ -182,7 +182,7 @@ def begin_an_array(target: Path) -> str:
     """Have an array in it that another run has not completed."""
     with pytest.raises(InterruptedRunError):
         dask_io.resplit(
-            f"{target.parent}/a.zarr::/t", f"{target}::/new", on_progress=stop_at(0.3), chunks=5
+            f"{target.parent}/a.zarr::/t", f"{target}::/new", progress=stop_at(0.3), chunks=5
         )
     advice = f"complete it with dask-io resume {target}/new"
     return f"{target}/new already exists and is unfinished; {advice}"
@@ -242,11 +242,13 @@ def test_an_unfinished_group_is_replaced(
     source, target = save(tmp_path / "a.zarr"), tmp_path / "b.zarr"
     with pytest.raises(InterruptedRunError):
         dask_io.resplit(
-            other(tmp_path / "old.zarr"), target, on_progress=stop_at(part), workers=1, **PLAIN
+            other(tmp_path / "old.zarr"), target, progress=stop_at(part), workers=1, **PLAIN
         )
     scratch = tempfile.mkdtemp(prefix=".t.", suffix=".scratch", dir=target)
     (tmp_path / scratch / "block").write_text("scratch")
-    with pytest.raises(TargetExistsError, match=r"resume \S+, or replace it with --overwrite$"):
+    with pytest.raises(
+        TargetExistsError, match=r"resume\(\S+\), or replace it with overwrite=True$"
+    ):
         dask_io.resplit(source, target, **PLAIN)
 
     dask_io.resplit(source, target, overwrite=True, verify=True, **PLAIN)
@@ -260,9 +262,7 @@ def test_what_has_been_written_since_is_not_removed(tmp_path: Path, save: Saving
     """A run that goes on knows that the old group is gone, whose arrays had the same names."""
     source, target = save(tmp_path / "a.zarr"), save(tmp_path / "b.zarr")
     with pytest.raises(InterruptedRunError):
-        dask_io.resplit(
-            source, target, on_progress=stop_at(0.99), workers=1, overwrite=True, **PLAIN
-        )
+        dask_io.resplit(source, target, progress=stop_at(0.99), workers=1, overwrite=True, **PLAIN)
     written = {path: path.stat().st_ino for path in target.rglob("c/**/*") if path.is_file()}
     assert len(written) > 5
 
@@ -288,7 +288,7 @@ def test_who_stops_a_run_that_removes_is_told_how_to_go_on(
 
     with monkeypatch.context() as patched:
         patched.setattr(Disk, "remove", stop)
-        with pytest.raises(InterruptedRunError, match=rf"dask-io resume {target}$"):
+        with pytest.raises(InterruptedRunError, match=rf'dask_io\.resume\("{target}"\)$'):
             dask_io.resplit(source, target, overwrite=True, **PLAIN)
     assert removed[0] == target / "zarr.json"
     with pytest.raises(DataError, match="unfinished"):
@@ -338,7 +338,7 @@ def test_what_only_an_array_in_it_has_is_kept(tmp_path: Path, save: Saving, othe
             f"{target}::/z",
             chunks=(1, 5),
             consume=True,
-            on_progress=stop_at(0.5),
+            progress=stop_at(0.5),
             workers=1,
         )
     with quiet():

@@ -75,7 +75,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
 
     with pytest.raises(InterruptedRunError):
         dask_io.resplit(
-            source, tmp_path / "out", chunks=3, workers=1, memory="64KiB", on_progress=stop_midway
+            source, tmp_path / "out", chunks=3, workers=1, memory="64KiB", progress=stop_midway
         )
     dask_io.resume(tmp_path / "out", verify=True)
 

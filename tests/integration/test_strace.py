@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_io.geometry import Region
+from dask_io.geometry.ranges import Ranges
 
 pytestmark = [
     pytest.mark.linux,
@@ -177,7 +177,7 @@ def test_counts_are_system_calls(
     # Every block is longer than a look at its header.
     array = np.arange(96 * 76, dtype="<c16").reshape(96, 76)
     begin = make_source(quick_path, array, (20, 30))
-    needed = array[Region.parse(region, array.shape).slices].nbytes
+    needed = array[Ranges.parse(region).region(array.shape).slices].nbytes
     options = {**options, "chunks": [35, 25], "workers": workers, "region": region}
     counted, found = trace(quick_path, options)
 

@@ -32,7 +32,7 @@ def watch(progress):
         os.kill(os.getpid(), signal.SIGKILL)
 dask_io.resplit(
     sys.argv[1], sys.argv[2], chunks=16, shards=32, memory=int(sys.argv[3]),
-    spacing="5,0.5,0.5", unit="micrometer", on_progress=watch,
+    spacing="5,0.5,0.5", unit="micrometer", codec="none", progress=watch,
 )
 """
 
@@ -173,7 +173,10 @@ def test_slices_that_do_not_fit_are_listed(tmp_path: Path) -> None:
     (folder / "slice_24.tif").symlink_to(folder / "nowhere.tif")
     (folder / "slice_25.tif").unlink()
     (folder / "slice_25.tif").mkdir()
-    line = fail("info", folder, code=1)
+    assert "and 4 more" in fail("info", folder, code=1)
+    with pytest.raises(DataError) as refused:
+        dask_io.open(folder)
+    listed = "; ".join(refused.value.problems)
     for found in (
         "slice_1.tif has shape 20 x 31, expected 20 x 30",
         "slice_20.tif has dtype float32, expected uint8",
@@ -183,7 +186,7 @@ def test_slices_that_do_not_fit_are_listed(tmp_path: Path) -> None:
         "slice_24.tif is not a file",
         "slice_25.tif is not a file",
     ):
-        assert found in line
+        assert found in listed
 
 
 def test_a_slice_that_changes_after_it_was_checked_is_refused(tmp_path: Path) -> None:

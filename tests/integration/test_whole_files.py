@@ -28,6 +28,8 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.hdf5.tree_content import _parts
+from dask_io.planning import Series
+from dask_io.storage.local import system
 from tests.commands import invoke, run
 from tests.model import CLASSIC
 from tests.model import save_model as save
@@ -245,7 +247,7 @@ def test_a_run_that_is_interrupted_leaves_nothing(part: float, tmp_path: Path) -
     """No file has the name, none is aside, and there is no journal."""
     source = save(tmp_path / "a.nc")
     with pytest.raises(dask_io.errors.InterruptedRunError):
-        dask_io.resplit(source, tmp_path / "b.nc", chunks=CHUNKS, on_progress=stop_at(part))
+        dask_io.resplit(source, tmp_path / "b.nc", chunks=CHUNKS, progress=stop_at(part))
     assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
     dask_io.resplit(source, tmp_path / "b.nc", chunks=CHUNKS)
     assert dask_io.verify(tmp_path / "b.nc")
@@ -282,7 +284,7 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
         ({"chunks": {"tim": 3}}, "no array has a dimension 'tim'; the dimensions are bnds"),
         ({"chunks": (3, 3, 3)}, "by position if all arrays have"),
         ({"chunks": {0: 3}}, "give chunks by dimension name, as time=24"),
-        ({"region": "0:1"}, "region is for one array, but the source holds several"),
+        ({"region": "0:1"}, "give ranges by dimension name, as in bnds=0:10: the dimensions are"),
         ({"consume": True}, "consume is for one array"),
         ({"format": "zarr"}, "has the suffix of netcdf, but format is zarr"),
     ],
@@ -346,7 +348,7 @@ def test_a_file_is_overwritten_if_nothing_gets_lost(version: str, tmp_path: Path
     source, target = save(tmp_path / "a.nc", version), tmp_path / "b.nc"
     dask_io.resplit(source, target, chunks={"time": 1})
     with pytest.raises(dask_io.errors.InterruptedRunError):
-        dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True, on_progress=stop_at(0.5))
+        dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True, progress=stop_at(0.5))
     assert chunks_of(target)["tas"][0] == 1
     dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True, verify=True)
     assert chunks_of(target)["tas"] == [3, 10, 7]
@@ -539,11 +541,50 @@ def test_large_chunks_that_are_copied_are_looked_at_once(tmp_path: Path) -> None
     values = np.random.default_rng(0).random((2000, 400))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         made = file.create_dataset("rounded", data=values, chunks=(2000, 100), scaleoffset=3)
-        assert _parts(made) == [np.s_[0:2000, n : n + 100] for n in range(0, 400, 100)]
+        parts = [part for part, _ in _parts(made)]
+        assert parts == [np.s_[0:2000, n : n + 100] for n in range(0, 400, 100)]
         file.create_dataset("a", data=np.arange(100.0), chunks=(10,)).dims[0].label = "q"
-        assert _parts(file["a"]) == [np.s_[0:100,]]
+        assert _parts(file["a"]) == [(np.s_[0:100,], np.s_[0:100,])]
 
     dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks={"q": 50}, verify=True)
 
     with h5py.File(tmp_path / "a.h5") as old, h5py.File(tmp_path / "b.h5") as new:
         assert np.array_equal(old["rounded"][...], new["rounded"][...])
+
+
+def test_many_small_arrays_are_planned_and_synced_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal arrays share one plan, need no threads, and no sync of the journal for each array."""
+    syncs: list[int] = []
+    sync = system.calls.fdatasync
+
+    def count_sync(fd: int) -> None:
+        syncs.append(fd)
+        sync(fd)
+
+    n_syncs = {}
+    for n_arrays in (3, 30):
+        source, target = tmp_path / f"{n_arrays}.h5", tmp_path / f"new-{n_arrays}.h5"
+        values = {f"g/a{n}": np.arange(24.0).reshape(4, 6) + n for n in range(n_arrays)}
+        with h5py.File(source, "w") as file:
+            for name, each in values.items():
+                file.create_dataset(name, data=each, chunks=(2, 3))
+        with monkeypatch.context() as patch:
+            patch.setattr(system.calls, "fdatasync", count_sync)
+            patch.setattr("dask_io.engine.crew.Thread.start", _refuse_thread)
+            job = api.plan(source, target, chunks=(4, 6))
+            assert isinstance(job.plan, Series)
+            assert len({id(plan) for plan in job.plan.plans.values()}) == 1
+            job.run(verify=False)
+        n_syncs[n_arrays] = len(syncs)
+        syncs.clear()
+        with h5py.File(target) as file:
+            for name, each in values.items():
+                np.testing.assert_array_equal(file[name][:], each)
+        assert invoke("verify", target).exit_code == 0
+    assert n_syncs[30] == n_syncs[3] > 0
+
+
+def _refuse_thread(_: object) -> None:
+    raise AssertionError("a thread was started")

@@ -113,7 +113,7 @@ def test_what_is_missing_is_filled_on_the_way(array: NDArray[Any], tmp_path: Pat
 
     assert done.seeks.read == 7 * 5 - 9 < job.plan.seeks.read
     assert len(list((tmp_path / "b.zarr").rglob("c/*/*/*"))) == 2 * (7 * 5 - 9)
-    with pytest.raises(DataError, match="is missing; leave out --strict"):
+    with pytest.raises(DataError, match="is missing; leave out strict=True"):
         np.asarray(dask_io.open(tmp_path / "a.zarr", strict=True))
 
 
@@ -191,15 +191,15 @@ def test_runs_are_resumed_and_use_up_their_source(
         if 2 * progress.n_bytes_written >= progress.n_bytes:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="dask-io resume"):
+    with pytest.raises(InterruptedRunError, match=r"dask_io\.resume"):
         dask_io.resplit(
-            one, two, chunks=chunks, consume=True, on_progress=stop_midway, **KINDS[target][1]
+            one, two, chunks=chunks, consume=True, progress=stop_midway, **KINDS[target][1]
         )
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(two)
     # What is left of the source is not to be taken for all of it.
     if source != "npy":
-        with pytest.raises(DataError, match=r"removed by a run with --consume.*dask-io resume"):
+        with pytest.raises(DataError, match=r"removed by a run with consume=True.*dask_io\.resume"):
             dask_io.open(one)
     done = dask_io.resume(two, verify=True, consume=True)
 
@@ -243,7 +243,7 @@ def test_what_a_target_cannot_hold_is_named(tmp_path: Path) -> None:
     lost = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b", chunks=(4, 6), format="npy")
 
     assert kept.not_kept == ()
-    assert lost.not_kept == ("attributes", "dimension_names")
+    assert lost.not_kept == ("attributes", "dimension_names", "codec")
     assert dask_io.info(tmp_path / "b.zarr").metadata["attributes"] == {"units": "K"}
 
 
@@ -346,9 +346,9 @@ def test_chunks_are_gone_on_with_in_any_memory(large: Path, tmp_path: Path) -> N
 
     for number, memory in enumerate(amounts):
         place = tmp_path / f"{number}.zarr"
-        with pytest.raises(InterruptedRunError, match="dask-io resume"):
+        with pytest.raises(InterruptedRunError, match=r"dask_io\.resume"):
             dask_io.resplit(
-                large / "blocks", place, memory=memory, on_progress=stop_midway, **IN_CHUNKS
+                large / "blocks", place, memory=memory, progress=stop_midway, **IN_CHUNKS
             )
         done = dask_io.resume(place, memory=amounts[1 - number], verify=True)
         assert done.verified
@@ -372,8 +372,8 @@ def test_a_plan_says_in_what_memory_every_chunk_is_touched_once(
 
 
 def test_the_least_memory_is_that_of_pieces(large: Path, tmp_path: Path) -> None:
-    """Where they take no longer, as with gzip."""
-    how: dict[str, Any] = {**IN_CHUNKS, "codec": "gzip:1", "memory": 2**30}
+    """Where they take hardly longer, as with Zstandard."""
+    how: dict[str, Any] = {**IN_CHUNKS, "codec": "zstd:3", "memory": 2**30}
     jobs = {
         objective: dask_io.plan(large / "blocks", tmp_path / "x.zarr", objective=objective, **how)
         for objective in ("time", "memory")
@@ -672,3 +672,19 @@ def test_an_array_that_grows_shows_its_fill_value(
     expected = np.full((24, 24, 24), 7, array.dtype)
     expected[: array.shape[0], : array.shape[1], : array.shape[2]] = array
     assert np.array_equal(opened[...], expected)
+
+
+def test_a_new_array_has_the_default_codec_of_zarr(tmp_path: Path) -> None:
+    """Unless the user or a source in Zarr says otherwise; what has no codec loses it visibly."""
+    np.save(tmp_path / "a.npy", np.zeros((8, 6), "<i2"))
+
+    dask_io.split(tmp_path / "a.npy", tmp_path / "b.zarr", chunks=4)
+    dask_io.split(tmp_path / "a.npy", tmp_path / "plain.zarr", chunks=4, codec="none")
+    dask_io.resplit(tmp_path / "plain.zarr", tmp_path / "c.zarr", chunks=3)
+    result = dask_io.merge(tmp_path / "b.zarr", tmp_path / "b.npy")
+
+    codecs = [
+        zarr.open_array(tmp_path / f"{name}.zarr").compressors for name in ("b", "plain", "c")
+    ]
+    assert [[type(each).__name__ for each in found] for found in codecs] == [["ZstdCodec"], [], []]
+    assert result.not_kept == ("codec",)

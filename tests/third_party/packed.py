@@ -119,9 +119,9 @@ class PackedChunks(Chunks):
         found = self._entries.get(index)
         return None if found is None else Located(self.path, found[1], found[0])
 
-    def open(self, located: Located, tally: Tally) -> Reader:
+    def open(self, located: Located, tally: Tally) -> Reader:  # noqa: ARG002 - there is one file
         """Open the file."""
-        return open_reader(located.path, tally)
+        return open_reader(self.path, tally)
 
 
 def describe(path: Path, spec: ArraySpec) -> dict[str, Any]:

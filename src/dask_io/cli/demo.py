@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ from numpy.lib import format as npy_format
 
 from dask_io import api
 from dask_io.cli.group import one_line, show
+from dask_io.cli.reporting import recording, write_report
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.geometry import Grid, Region
 from dask_io.planning.describe import table
 from dask_io.report import text
-from dask_io.report.progress import ProgressLine
+from dask_io.report.progress import Watch, showing
 from dask_io.storage.os_errors import storage_errors
-from dask_io.units import format_bytes, parse_bytes
+from dask_io.units import format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +131,14 @@ def _compare(example: _Example, place: Path) -> None:
     )
     show(f"\nThe plan, with {format_bytes(example.memory)} of memory:\n\n{job.plan}".rstrip())
     result = _run(job, "resplit", verify=True)
-    show(f"\nDone: {text.run_text(job.plan, result)}")
+    show(f"\nDone: {text.run_text(job.plan, result)}\n{text.counts_text(job.plan, result)}")
+    write_report(
+        job.plan,
+        job.device,
+        source="the example array",
+        target="its new blocks",
+        result=result,
+    )
 
     naive = api.plan(
         blocks,
@@ -151,8 +158,8 @@ def _compare(example: _Example, place: Path) -> None:
 
 def _run(job: api.Job, label: str, *, verify: bool) -> api.RunResult:
     then = "verifying" if verify else ""
-    with ProgressLine(sys.stderr, label=label, then=then) as progress:
-        return job.run(verify=verify, on_progress=progress.update)
+    with showing("auto", Watch(label, then, budget=job.plan.peak_bytes)) as update:
+        return job.run(verify=verify, progress=recording(update))
 
 
 def _make_source(example: _Example, folder: Path) -> None:
@@ -186,7 +193,7 @@ def _comparison(
     n_blocks = plan.problem.lower_bound
     ours = (
         f"{result.seeks.total:,}",
-        text.format_seconds(result.seconds),
+        format_seconds(result.seconds),
         format_bytes(result.held),
         f"{max(0, result.openings - n_blocks):,}",
     )
@@ -197,7 +204,7 @@ def _comparison(
     else:
         theirs = (
             f"{measured.seeks.total:,}",
-            text.format_seconds(measured.seconds),
+            format_seconds(measured.seconds),
             format_bytes(measured.held),
             f"{max(0, measured.openings - n_blocks):,}",
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from dask_io.cli.group import DEBUG, JSON
+from dask_io.cli import reporting
+from dask_io.cli.group import DEBUG, JSON, LOG, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,17 @@ class Decorator(Protocol):
         """Return the command with the options added."""
 
 
+def stack(*decorators: Decorator) -> Decorator:
+    """Combine options, so that help shows them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
 def _note_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001
     if given:
         ctx.meta[DEBUG] = True
@@ -32,6 +45,12 @@ def _note_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:  #
 def _note_json(ctx: click.Context, _: click.Parameter, given: bool) -> bool:  # noqa: FBT001
     ctx.meta[JSON] = given
     return given
+
+
+def _open_log(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+    # Completing a command must not create files.
+    if path is not None and not ctx.resilient_parsing:
+        ctx.meta[LOG] = ctx.with_resource(open_log(path))
 
 
 ORDER = click.Choice(["C", "F"], case_sensitive=False)
@@ -44,20 +63,26 @@ chunks = click.option(
     "is a pattern of slices.",
 )
 region = click.option(
-    "--region", metavar="A:B,...", help="Only this region of SRC: 0:100,:,5: (other axes: all)."
+    "--region",
+    metavar="A:B,...",
+    help="Only this region of SRC: 0:100,:,5: or time=0:744,lat=:90 (other axes: all). Dates, and "
+    "numbers after @, are values of the coordinate: time=2020-01:2020-02,lat=@60:@40.",
 )
 regions = click.option(
     "--region",
     "regions",
     multiple=True,
     metavar="A:B,...",
-    help="A region of SRC, as 0:100,:,5: (other axes: all); may be repeated.",
+    help="A region of SRC: 0:100,:,5: or time=0:744,lat=:90 (other axes: all); may be repeated. "
+    "Dates, and numbers after @, are values of the coordinate: time=2020-01:2020-02,lat=@60:@40.",
 )
 regions_file = click.option(
     "--regions-file", metavar="FILE", help="File with one region per line; # starts a comment."
 )
 memory = click.option(
-    "--memory", metavar="SIZE", help="Memory budget, e.g. 4GiB.  [default: half of available]"
+    "--memory",
+    metavar="SIZE",
+    help="Memory budget, e.g. 4GiB or 4GB.  [default: half of available]",
 )
 strategy = click.option(
     "--strategy",
@@ -69,12 +94,15 @@ strategy = click.option(
 objective = click.option(
     "--objective",
     type=click.Choice(["time", "seeks", "memory"]),
-    help="What auto minimizes.  [default: time]",
+    metavar="O",
+    help="What auto minimizes: time (the default), seeks or memory.",
 )
 device = click.option(
     "--device",
     type=click.Choice(["hdd", "ssd", "nvme", "nfs", "s3", "measured"]),
-    help="Device to predict times for; measured: measure the folder.  [default: by filesystem]",
+    metavar="D",
+    help="Predict times for hdd, ssd, nvme, nfs, s3; measured: measure the folder.  [default: by "
+    "filesystem]",
 )
 workers = click.option(
     "--workers", type=int, metavar="N", help="Most threads.  [default: by cores and blocks]"
@@ -91,14 +119,16 @@ dtype = click.option(
 casting = click.option(
     "--casting",
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
-    help="Conversions that --dtype may do, as in NumPy.  [default: safe, no value changes]",
+    metavar="RULE",
+    help="Conversions that --dtype may do, as in NumPy: no, equiv, safe (no value changes; the "
+    "default), same_kind, unsafe.",
 )
 format_ = click.option("--format", metavar="F", help="Format of the target, such as zarr.")
 codec = click.option(
     "--codec",
     metavar="C",
     help="Codec of the target, if its format has codecs: none, zstd:3, shuffle+gzip:4 (hdf5, "
-    "netcdf), ...  [default: as source]",
+    "netcdf), ...  [default: as source, else none; zarr: zstd]",
 )
 as_json = click.option(
     "--json",
@@ -108,7 +138,28 @@ as_json = click.option(
     callback=_note_json,
     help="Print one JSON object, also for errors.",
 )
+verbose = click.option(
+    "-v", "--verbose", is_flag=True, help="Also compare predicted and measured costs."
+)
 quiet = click.option("--quiet", is_flag=True, help="Print errors only.")
+progress = stack(
+    click.option(
+        "--progress",
+        type=click.Choice(["auto", "bar", "plain", "json", "none"]),
+        default="auto",
+        metavar="HOW",
+        help="bar, plain (a line now and then), json or none; auto (the default): a bar on a "
+        "terminal, else plain.",
+    ),
+    click.option(
+        "--log",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        expose_value=False,
+        callback=_open_log,
+        help="Append messages and progress, with times, to this file.",
+    ),
+)
 debug = click.option(
     "--debug",
     is_flag=True,
@@ -117,17 +168,6 @@ debug = click.option(
     callback=_note_debug,
     help="Show tracebacks.",
 )
-
-
-def stack(*decorators: Decorator) -> Decorator:
-    """Combine options, so that help shows them in this order."""
-
-    def decorate(command: Command) -> Command:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
 
 
 source = stack(
@@ -155,6 +195,16 @@ consume = click.option(
     "--consume", is_flag=True, help="Remove source blocks that are no longer needed."
 )
 
+sidecar = click.option(
+    "--no-sidecar",
+    "sidecar",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Leave no hidden file with checksums next to a target of one file; it can then only be "
+    "compared with its source.",
+)
+
 part = click.option(
     "--part",
     metavar="I/N",
@@ -173,19 +223,14 @@ scheduler = click.option(
     "then per part.",
 )
 
-running = stack(
-    memory,
-    strategy,
-    objective,
-    device,
-    workers,
-    processes,
-    part,
-    scheduler,
-    max_rate,
+without_data = stack(
+    click.option("--shape", metavar="N,N,...", help="Without SRC: shape of the array."),
+    click.option("--from", "from_", metavar="C,C,...", help="Without SRC: blocks of the source."),
+    click.option("--to", metavar="C,C,...", help="Without SRC: blocks of the target."),
+)
+
+target = stack(
     format_,
-    dtype,
-    casting,
     click.option(
         "--format-version",
         type=int,
@@ -199,11 +244,13 @@ running = stack(
         help="Shards of a zarr target, which contain several chunks: a length per axis, or one for "
         "all. -1: whole axis; time=48: only that axis.",
     ),
+    dtype,
+    casting,
+    order,
     click.option(
         "--fill-value", metavar="V", help="Value of blocks that a container does not store."
     ),
     click.option("--write-empty", is_flag=True, help="Also store blocks with only the fill value."),
-    order,
     click.option(
         "--axes", metavar="A,A,...", help="Names of the axes, e.g. z,y,x.  [default: as source]"
     ),
@@ -214,18 +261,42 @@ running = stack(
         "as source]",
     ),
     click.option("--unit", metavar="U", help="Unit of the spacing, e.g. micrometer."),
-    click.option("--dry-run", is_flag=True, help="Show the plan; change nothing."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
+)
+
+resources = stack(memory, workers)
+
+choice = stack(strategy, objective, device)
+
+durability = click.option(
+    "--durability",
+    type=click.Choice(["none", "rename", "fsync"]),
+    default="fsync",
+    metavar="D",
+    help="Written blocks are safe: never (none), if the process ends (rename), if power fails "
+    "(fsync, the default).",
+)
+check = click.option("--check", is_flag=True, help="Check the header of every block first.")
+
+planning = stack(target, resources, choice, max_rate, durability, check, source)
+
+running = stack(
+    target,
+    resources,
+    max_rate,
+    processes,
+    part,
+    scheduler,
+    choice,
+    click.option("--dry-run", is_flag=True, help="Show the plan; change nothing."),
     verify,
-    click.option(
-        "--durability",
-        type=click.Choice(["none", "rename", "fsync"]),
-        default="fsync",
-        show_default=True,
-        help="Written blocks are safe: never, if the process ends, if power fails.",
-    ),
-    click.option("--check", is_flag=True, help="Check the header of every block first."),
+    sidecar,
+    durability,
+    check,
+    reporting.option,
     source,
+    progress,
+    verbose,
     as_json,
     quiet,
     debug,
@@ -317,7 +388,8 @@ def parse_shape(text: str, option: str) -> tuple[int, ...]:
     from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
 
     try:
-        shape = tuple(int(part) for part in text.strip(" ,()").split(","))
+        lengths = re.sub(r"(?<=\d)\s*[x×]\s*(?=\d)", ",", text)
+        shape = tuple(int(part) for part in lengths.strip(" ,()").split(","))
     except ValueError:
         shape = ()
     if not shape or min(shape) < 0:

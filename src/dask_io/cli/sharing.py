@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from dask_io.planning import AnyPlan, Cut, Device, Series
 
 # Options of a command that are not part of the command that writes a part.
-_DROPPED = frozenset({"part", "parts", "processes", "dry_run", "as_json", "explain", "verify"})
+_DROPPED = frozenset(
+    {
+        "part",
+        "parts",
+        "processes",
+        "dry_run",
+        "as_json",
+        "explain",
+        "verify",
+        "report",
+        "progress",
+        "verbose",
+    }
+)
 
 
 def is_shared(given: dict[str, Any]) -> bool:
@@ -72,12 +85,12 @@ def show_parts(
         parts_to_json,
         slurm_script,
     )
-    from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
+    from dask_io.report.summary import plan_summary  # noqa: PLC0415  # loaded on use
 
     command, target, processes = more["command"], more["target"], more.get("processes")
     whole: Any = plan
     script = None
-    if command is not None:
+    if command is not None and cut.count:
         script = slurm_script(
             cut, command, quote(target), memory=whole.problem.budget, threads=more["threads"]
         )
@@ -85,14 +98,16 @@ def show_parts(
         parts = parts_to_json(cut, whole, script=script)
         show_json({**any_plan_to_json(plan, device), "inferred": inferred or None, "parts": parts})
         return
-    show(plan_text(plan, device, inferred=inferred))
-    show(parts_text(cut, whole, processes=processes))
+    show(plan_summary(plan, device, inferred=inferred))
+    show(parts_text(cut, whole, processes=processes, requested=more.get("requested")))
     if script is not None:
         show(f"\nTo run them on SLURM, execute this script:\n\n{script}")
 
 
 def show_shared_plan(job: OnePart | ProcessJob | ClusterJob, dst: str, *, as_json: bool) -> None:
     """Print the plan of a run that several processes share."""
+    from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
+
     parted = job.parted
     show_parts(
         parted.plan,
@@ -104,6 +119,7 @@ def show_shared_plan(job: OnePart | ProcessJob | ClusterJob, dst: str, *, as_jso
         target=dst,
         threads=parted.threads,
         processes=getattr(job, "processes", None),
+        requested=job.part.count if isinstance(job, OnePart) else None,
     )
 
 
@@ -117,17 +133,20 @@ def show_shared_result(
 ) -> None:
     """Print the result of a run that several processes share."""
     from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
-    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
     from dask_io.report.parts import parts_to_json  # noqa: PLC0415  # loaded on use
 
     if isinstance(job, OnePart):
         found: dict[str, Any] = {"part": job.part.number, "count": job.part.count}
-        what = f"{job.part}: {text.done_text(result)}; when all parts are done, run: dask-io finish"
+        done = result.describe()
+        if not result.blocks_written + result.blocks_skipped:
+            done = "empty, because the target has fewer blocks or cannot be divided so"
+        what = f"{job.part}: {done}; when all parts are done, run: dask-io finish"
         what = f"{what} {one_line(quote(dst))}"
     else:
         cut = job.parted.cut
         found = {**parts_to_json(cut, job.plan), "processes": job.processes}
-        what = f"{text.done_text(result)}; {cut.count} parts, {job.processes} processes"
+        what = f"{result.describe()}; {cut.count} parts, {job.processes} processes"
     if as_json:
         run = jsonable.run_to_json(job.plan, result, job.device, inferred=job.inferred)
         show_json({**run, "parts": found})

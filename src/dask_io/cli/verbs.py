@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import dask_io
-from dask_io.cli import options, sharing
+from dask_io.cli import options, reporting, sharing
 from dask_io.cli.group import Verbs, one_line, say, show, show_json
+from dask_io.cli.notices import explain_axes, say_first, show_progress, unit_of
 from dask_io.errors import DaskIOWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Complete, Job, JointJob, Request, RunResult, SeriesJob
+    from dask_io.api import Job, JointJob, Request, RunResult, SeriesJob
+    from dask_io.cli.notices import AnyJob
     from dask_io.cluster.distributed import ClusterJob
     from dask_io.cluster.processes import ProcessJob
     from dask_io.cluster.sharing import OnePart
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
+    from dask_io.planning.suggest import Suggestion
     from dask_io.report.explain import Explanation
 
-    AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob | OnePart | ProcessJob
-
 _WIDTH = 100
+# Options of a plan without data.
+_FOR_ANY_PLAN = ("memory", "strategy", "objective", "device", "workers", "order")
 
 
 @click.group(
@@ -64,15 +68,15 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
       dask-io info blocks/
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
 
     source = options.open_source(src, given)
     group = api.info_group(source)
     if group is not None:
-        json_info, text_info = jsonable.group_to_json(group), text.group_text(group)
+        json_info, text_info = jsonable.group_to_json(group), str(group)
     else:
         found = api.info(source)
-        json_info, text_info = jsonable.info_to_json(found), text.info_text(found)
+        json_info, text_info = jsonable.info_to_json(found), str(found)
     if as_json:
         show_json(json_info)
     else:
@@ -81,51 +85,49 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 
 @commands.command()
 @click.argument("src", required=False)
-@click.option("--chunks", metavar="C,C,...", help="Blocks of the target.")
-@click.option("--shape", metavar="N,N,...", help="Without SRC: shape of the array.")
-@click.option(
-    "--dtype",
-    metavar="TYPE",
-    help="Data type, e.g. float32: without SRC of the array, with SRC of the target.",
-)
-@options.casting
+@click.argument("dst", required=False)
+@options.chunks
 @options.region
-@click.option("--from", "from_", metavar="C,C,...", help="Without SRC: blocks of the source.")
-@click.option("--to", metavar="C,C,...", help="Without SRC: blocks of the target.")
-@options.memory
-@options.strategy
-@options.objective
-@options.device
-@options.workers
-@options.format_
-@options.codec
-@options.order
-@click.option("--explain", is_flag=True, help="Show the cost of every strategy.")
+@options.without_data
+@click.option("--explain", is_flag=True, help="Show the cost of every strategy, and all details.")
 @options.parts
-@options.source
+@reporting.option
+@options.planning
 @options.as_json
 @options.debug
-def plan(src: str | None, *, explain: bool, parts: int | None, as_json: bool, **given: Any) -> None:
+def plan(
+    src: str | None,
+    dst: str | None,
+    *,
+    explain: bool,
+    parts: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
     r"""Show how an array would be moved, and the cost.
 
-    The target has the format and codec of SRC, unless you give others. Use resplit SRC DST
-    --dry-run to see the plan for a certain target. For a group, or a file with several arrays,
-    all arrays are planned, with chunks by dimension name.
+    Nothing is changed. Without DST, the target has the format and codec of SRC, unless you give
+    others. For a group, or a file with several arrays, all arrays are planned, with chunks by
+    dimension name. Without SRC, describe the array with --shape, --dtype, --from and --to.
 
     \b
     Examples:
       dask-io plan blocks/ --chunks 500,500,500 --memory 4GiB
+      dask-io plan blocks/ volume.zarr --chunks 64 --shards 512
       dask-io plan year.nc --chunks time=24,lat=-1,lon=-1
       dask-io plan blocks/ --chunks 500,500,500 --memory 4GiB --parts 16
       dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
     """
     found: AnyPlan | Series
     inferred = ""
+    del given["report"]
     if src is None:
         found, device = _plan_without_data(given)
     else:
-        job = _plan_with_data(src, given)
+        job = _plan_with_data(src, dst, given)
         found, device, inferred = job.plan, job.device, job.inferred
+        if job.resolved and not as_json:
+            say(f"dask-io: in the region, {one_line(job.resolved)}")
     if parts is not None:
         if explain:
             raise click.UsageError("--explain and --parts cannot both be given")
@@ -134,6 +136,51 @@ def plan(src: str | None, *, explain: bool, parts: int | None, as_json: bool, **
         _show_explanation(found, device, given, as_json=as_json, inferred=inferred)
     else:
         _show_plan(found, device, as_json=as_json, inferred=inferred)
+    reporting.write_report(found, device)
+
+
+@commands.command()
+@click.argument("src")
+@click.option(
+    "--access",
+    "accesses",
+    metavar="HOW",
+    multiple=True,
+    help="How SRC will be read: 'time series', 'along AXIS', slices, 'slices AXIS', cubes, 'cubes "
+    "SIDE', or the largest region, e.g. 0:10,:,:; may be repeated.",
+)
+@click.option("--chunk-size", metavar="SIZE", help="Most bytes of a chunk.  [default: 16MiB]")
+@options.device
+@options.source
+@options.as_json
+@options.debug
+def suggest(
+    src: str,
+    *,
+    accesses: tuple[str, ...],
+    chunk_size: str | None,
+    device: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    r"""Suggest chunks of SRC that suit how it will be read.
+
+    Shows what each access costs now, and what it would cost with the suggested chunks.
+
+    \b
+    Examples:
+      dask-io suggest year.nc::/tas --access 'time series' --access slices
+      dask-io suggest scan/ --access 'cubes 128'
+    """
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
+
+    source = options.open_source(src, given)
+    found = api.suggest(source, access=accesses, chunk_size=chunk_size, device=device)
+    if as_json:
+        show_json(jsonable.suggestion_to_json(found))
+    else:
+        show(f"{found}\n{_resplit_command(found, src)}")
 
 
 @commands.command()
@@ -231,17 +278,25 @@ def merge(src: str, dst: str, **given: Any) -> None:
 @click.argument("dst")
 @options.regions
 @options.regions_file
-@click.option("--chunks", metavar="C,C,...", help="Blocks of each region.  [default: one block]")
+@click.option(
+    "--chunks",
+    metavar="C,C,...",
+    help="Blocks of each region.  [default: one block; as source for groups]",
+)
 @options.running
 def extract(src: str, dst: str, **given: Any) -> None:
     r"""Write regions of SRC as separate arrays, reading SRC once.
 
     One region goes to DST; several go to DST/region_000, DST/region_001, ... Regions may overlap.
-    Blocks outside of all regions are not opened.
+    Blocks outside of all regions are not opened. Of a group, or a file with several arrays, all
+    arrays are cut along the dimensions of one region. One array of them takes its coordinates
+    along into a new group or file.
 
     \b
-    Example:
+    Examples:
       dask-io extract blocks/ rois/ --region 0:100,:,: --region 50:150,20:80,:
+      dask-io extract year.nc january.nc --region time=0:744
+      dask-io extract year.zarr::/tas january.zarr --region time=2020-01:2020-02
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
@@ -250,7 +305,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
         regions += options.read_regions(given["regions_file"])
     if not regions:
         raise click.UsageError("give at least one region with '--region' or '--regions-file'")
-    chunks = -1 if given["chunks"] is None else options.parse_chunks(given["chunks"])
+    chunks = None if given["chunks"] is None else options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
     if given["scheduler"]:
         return _run_on_cluster(api.Request("extract", source, dst, chunks, regions), given)
@@ -276,6 +331,10 @@ def extract(src: str, dst: str, **given: Any) -> None:
 @click.option("--source", metavar="SRC", help="New location of the source, if it was moved.")
 @options.consume
 @options.verify
+@options.sidecar
+@reporting.option
+@options.progress
+@options.verbose
 @options.as_json
 @options.quiet
 @options.debug
@@ -294,10 +353,11 @@ def resume(dst: str, **given: Any) -> None:
     if given["quiet"]:
         warnings.simplefilter("ignore", DaskIOWarning)
     results = [
-        _run_job(job, label="resume", verify=given["verify"], quiet=given["quiet"])
+        _run_job(job, label="resume", given=given)
         for job in api.plan_resumes(dst, **options.select(given))
     ]
-    _show_results(results, dst, as_json=given["as_json"], quiet=given["quiet"])
+    _show_results(results, dst, given)
+    reporting.write_run_report(results)
 
 
 @commands.command()
@@ -338,6 +398,7 @@ def finish(dst: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
 @options.memory
 @options.workers
 @options.source
+@options.progress
 @options.as_json
 @options.quiet
 @options.debug
@@ -357,18 +418,22 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
     from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
-    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
+    from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
     chosen = {name: given[name] for name in ("memory", "workers")}
-    found = api.verify(options.open_source(src, given), dst, **chosen)
+    with show_progress(Watch("verify"), {**given, "quiet": quiet}) as update:
+        found = api.verify(options.open_source(src, given), dst, progress=update, **chosen)
     if as_json:
         show_json(jsonable.verification_to_json(found))
     elif found and not quiet:
-        show(text.verification_text(found))
+        show(str(found))
     if not found:
         other = "its checksums" if dst is None else src
         advice = advise_repair(src) if dst is None else ""
-        differs = f"differs from {other}: {text.verification_text(found)}"
+        differs = str(found)
+        if found.n_differing is not None:
+            differs = f"differs from {other}: {differs}"
         raise DataError(dst or src, [differs], advice)
 
 
@@ -379,6 +444,7 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
 @options.workers
 @options.max_rate
 @click.option("--dry-run", is_flag=True, help="Show what is damaged; change nothing.")
+@options.progress
 @options.as_json
 @options.quiet
 @options.debug
@@ -398,15 +464,16 @@ def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: An
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
     from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
-    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
-    from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
+    from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
-    with ProgressLine(sys.stderr, label="repair", quiet=quiet) as progress:
-        found = api.repair(dst, src, on_progress=progress.update, **given)
+    shown = {"quiet": quiet, "progress": given.pop("progress")}
+    with show_progress(Watch("repair"), shown) as update:
+        found = api.repair(dst, src, progress=update, **given)
     if as_json:
         show_json(jsonable.repair_to_json(found))
     elif not quiet:
-        show(f"{one_line(dst)}: {text.repair_text(found)}")
+        show(f"{one_line(dst)}: {found}")
     if given["dry_run"] and found.damaged:
         raise DataError(one_line(dst), ["is damaged"], advise_repair(dst))
 
@@ -417,9 +484,10 @@ def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: An
 @options.workers
 @click.option("--dir", "folder", metavar="DIR", help="Folder to use.  [default: temporary files]")
 @click.option("--keep-files", is_flag=True, help="Do not remove the arrays.")
+@reporting.option
 @options.debug
 def demo(**given: Any) -> None:
-    r"""Resplit an example array, and compare this with the naive strategy.
+    r"""Resplit an example array; compare this with the naive strategy.
 
     \b
     Example:
@@ -427,21 +495,48 @@ def demo(**given: Any) -> None:
     """
     from dask_io.cli.demo import run_demo  # noqa: PLC0415  # loaded on use
 
+    del given["report"]
     run_demo(**given)
 
 
-def _plan_with_data(src: str, given: dict[str, Any]) -> Job | SeriesJob:
+@commands.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    r"""Print a script for the shell to complete commands and options.
+
+    \b
+    Examples:
+      dask-io completion bash >> ~/.bashrc
+      dask-io completion zsh >> ~/.zshrc
+      dask-io completion fish > ~/.config/fish/completions/dask-io.fish
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415  # loaded on use
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows these shells"
+    show(kind(commands, {}, "dask-io", "_DASK_IO_COMPLETE").source())
+
+
+def _resplit_command(found: Suggestion, src: str) -> str:
+    """Return the command that makes the suggested chunks."""
+    chosen = f"--chunks {','.join(map(str, found.chunks))}"
+    if found.shards is not None:
+        chosen += f" --shards {','.join(map(str, found.shards))}"
+    return f"dask-io resplit {quote(src)} DST.zarr {chosen}"
+
+
+def _plan_with_data(src: str, dst: str | None, given: dict[str, Any]) -> Job | SeriesJob:
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
     names = {"shape": "--shape", "from_": "--from", "to": "--to"}
     extra = [option for name, option in names.items() if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} describe an array without data, not SRC")
-    if given["chunks"] is None:
+    if given["chunks"] is None and dst is None:
         raise click.UsageError("missing option '--chunks' for the blocks of the target")
-    chunks = options.parse_chunks(given["chunks"])
+    chunks = options.chunks_for(dst or "", given)
     source = options.open_source(src, given)
-    return api.plan(source, chunks=chunks, **options.select(given))
+    return api.plan(source, dst, chunks=chunks, **options.select(given))
 
 
 def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
@@ -451,9 +546,10 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     missing = [option for option, name in needed.items() if given[name] is None]
     if missing:
         raise click.UsageError(f"give SRC, or describe an array: missing {', '.join(missing)}")
-    for_data = {"chunks", "region", "casting", "format", "codec"}
-    useless = [name for name in given if name.startswith("source_") or name in for_data]
-    extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
+    known = {*needed.values(), *_FOR_ANY_PLAN}
+    source_of = click.get_current_context().get_parameter_source
+    asked = [name for name in given if source_of(name) is ParameterSource.COMMANDLINE]
+    extra = [f"--{name.replace('_', '-')}" for name in asked if name not in known]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
     return api.plan_without_data(
@@ -461,7 +557,7 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
         given["dtype"],
         options.parse_chunks(given["from_"]),
         options.parse_chunks(given["to"]),
-        **options.select(given),
+        **options.select({name: given[name] for name in _FOR_ANY_PLAN}),
     )
 
 
@@ -481,9 +577,11 @@ def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
         dst, as_json, quiet = str(request.target), given["as_json"], given["quiet"]
         if given["dry_run"]:
             sharing.show_shared_plan(job, dst, as_json=as_json)
+            reporting.write_report(job.plan, job.device)
             return
-        _, result = _run_job(job, label=request.verb, verify=given["verify"], quiet=quiet)
+        _, result = _run_job(job, label=request.verb, given=given)
         sharing.show_shared_result(job, result, dst, as_json=as_json, quiet=quiet)
+        reporting.write_run_report([(job, result)])
 
 
 def _show_or_run(
@@ -499,17 +597,21 @@ def _show_or_run(
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
         if job.inferred_axes and not quiet and not as_json:
-            say(f"dask-io: {_explain_axes(job)}")
+            say(f"dask-io: {one_line(explain_axes(job))}")
+        if job.resolved and not quiet and not as_json:
+            say(f"dask-io: in the region, {one_line(job.resolved)}")
         if isinstance(job, (OnePart, ProcessJob)):
             sharing.show_shared_plan(job, dst, as_json=as_json)
         else:
             _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
+        reporting.write_report(job.plan, job.device)
         return
-    finished = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
+    finished = _run_job(job, label=label, given=given)
     if isinstance(job, (OnePart, ProcessJob)):
         sharing.show_shared_result(job, finished[1], dst, as_json=as_json, quiet=quiet)
     else:
-        _show_results([finished], dst, as_json=as_json, quiet=quiet)
+        _show_results([finished], dst, given)
+    reporting.write_run_report([finished])
 
 
 def _show_parts(
@@ -535,51 +637,39 @@ def _show_parts(
         command=command,
         target="DST",
         threads=given["workers"] or api.default_threads(),
+        requested=count,
     )
 
 
-def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[AnyJob, RunResult]:
-    """Print what was inferred for a job, run it, and return it with its result."""
-    from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
+def _run_job(job: AnyJob, *, label: str, given: dict[str, Any]) -> tuple[AnyJob, RunResult]:
+    """Print what a job will do, run it, and return it with its result."""
+    from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
-    then = "verifying" if verify else ""
+    verify, quiet = given["verify"], given["quiet"]
     if quiet:
         warnings.simplefilter("ignore", DaskIOWarning)
     else:
-        _say_first(job)
-    with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
-        return job, job.run(verify=verify, on_progress=progress.update)
-
-
-def _say_first(job: AnyJob) -> None:
-    """Print what was inferred from file names, and which blocks are visited more than once."""
-    from dask_io.planning import explain_visits  # noqa: PLC0415  # loaded on use
-
-    if job.inferred:
-        say(f"dask-io: file names are taken as {one_line(job.inferred)}")
-    if job.inferred_axes:
-        say(f"dask-io: {_explain_axes(job)}")
-    if job.plan is not None and (visits := explain_visits(job.plan)):
-        say(f"dask-io: {visits}")
-
-
-def _explain_axes(job: AnyJob) -> str:
-    return f"axes are taken as {one_line(job.inferred_axes)}; give other names with --axes"
+        say_first(job)
+    # The memory of other processes is not known here.
+    budget = None if job.plan is None or hasattr(job, "parted") else job.plan.peak_bytes
+    watch = Watch(label, "verifying" if verify else "", unit_of(job), budget)
+    with show_progress(watch, given) as update:
+        return job, job.run(verify=verify, progress=reporting.recording(update))
 
 
 def _show_results(
-    finished: Sequence[tuple[AnyJob, RunResult]], dst: str, *, as_json: bool, quiet: bool
+    finished: Sequence[tuple[AnyJob, RunResult]], dst: str, given: dict[str, Any]
 ) -> None:
     """Print the results of jobs: one line for each of several, or one JSON object for all."""
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
-    if as_json:
+    if given["as_json"]:
         found = [
             jsonable.run_to_json(job.plan, result, job.device, inferred=job.inferred)
             for job, result in finished
         ]
         show_json(found[0] if len(found) == 1 else {"targets": found})
-    elif not quiet:
+    elif not given["quiet"]:
         complete = "is complete"
         is_only = len(finished) == 1
         if all(job.plan is None for job, _ in finished):
@@ -587,8 +677,24 @@ def _show_results(
         for job, result in finished:
             what = complete
             if job.plan is not None:
-                what = text.run_text(job.plan, result) if is_only else text.done_text(result)
+                unit = unit_of(job)
+                what = result.describe(unit=unit)
+                if is_only:
+                    what = text.run_text(job.plan, result, unit=unit)
+                if given["verbose"]:
+                    what = f"{what}\n{text.counts_text(job.plan, result)}"
             show(f"{one_line(dst if is_only else _place_of(job, dst))}: {what}")
+        _mention_sidecars([job for job, _ in finished if job.plan is not None])
+
+
+def _mention_sidecars(jobs: Sequence[AnyJob]) -> None:
+    """Tell in one line where the checksums of new one-file targets are."""
+    from dask_io.units import count  # noqa: PLC0415  # loaded on use
+
+    names = [file.name for job in jobs for file in job.sidecars()]
+    if names:
+        others = f" and {count(len(names) - 1, 'more file')}" if len(names) > 1 else ""
+        show(f"checksums for verify and repair are in {one_line(names[0])}{others}")
 
 
 def _place_of(job: AnyJob, dst: str) -> str:
@@ -607,12 +713,12 @@ def _show_plan(
     plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool, inferred: str
 ) -> None:
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
-    from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
+    from dask_io.report.summary import plan_summary  # noqa: PLC0415  # loaded on use
 
     if as_json:
         show_json({**any_plan_to_json(plan, device), "inferred": inferred or None})
     else:
-        show(plan_text(plan, device, inferred=inferred))
+        show(plan_summary(plan, device, inferred=inferred))
 
 
 def _show_explanation(
@@ -626,6 +732,7 @@ def _show_explanation(
     from dask_io.planning import Series, parse_objective  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
     from dask_io.report.explain import explain  # noqa: PLC0415  # loaded on use
+    from dask_io.report.summary import GLOSSARY  # noqa: PLC0415  # loaded on use
 
     def explained(one: AnyPlan) -> Explanation:
         objective = parse_objective(given["objective"])
@@ -637,11 +744,11 @@ def _show_explanation(
             series = jsonable.explained_series_to_json(plan, arrays, device)
             show_json({**series, "inferred": inferred or None})
         else:
-            show(text.explained_series_text(plan, arrays, device))
+            show(f"{text.explained_series_text(plan, arrays, device)}\n\n{GLOSSARY}")
     elif as_json:
         show_json({**jsonable.explained_to_json(explained(plan)), "inferred": inferred or None})
     else:
-        show(text.explained_text(explained(plan), inferred=inferred))
+        show(f"{text.explained_text(explained(plan), inferred=inferred)}\n\n{GLOSSARY}")
 
 
 for _command in commands.commands.values():

@@ -9,7 +9,7 @@ from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import MissingLibraryError, StorageError, UsageError
+from dask_io.errors import DaskIOError, MissingLibraryError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,24 +53,54 @@ def connected(client: Any) -> Iterator[Any]:
     Raises
     ------
     StorageError
-        If the scheduler cannot be reached.
+        If the scheduler cannot be reached, or is lost.
     UsageError
         If there is no current client, or the client belongs to another event loop.
     """
     distributed = load_distributed()
     if isinstance(client, distributed.Client):
         _check_usable(client)
-        yield client
+        with reporting_loss(client):
+            yield client
     elif client == CURRENT:
-        yield _find_current(distributed)
+        current = _find_current(distributed)
+        with reporting_loss(current):
+            yield current
     elif isinstance(client, (str, Path)):
-        with _open(distributed, client) as opened:
+        with _open(distributed, client) as opened, reporting_loss(opened):
             yield opened
     else:
         raise UsageError(
             f"client is {type(client).__name__}, not a distributed.Client; give a client, the "
             f"address of a scheduler, or {CURRENT!r}"
         )
+
+
+@contextmanager
+def reporting_loss(client: Any) -> Iterator[None]:
+    """Report in one line that the scheduler does not answer any more.
+
+    Raises
+    ------
+    StorageError
+        If the cluster is lost.
+    """
+    try:
+        yield
+    except DaskIOError:
+        # As Python programs get it, this may be an OSError, too.
+        raise
+    except OSError as error:
+        is_closed = isinstance(error, load_distributed().comm.CommClosedError)
+        if client.status == "running" and not is_closed:
+            raise
+        raise lost_cluster(client) from error
+
+
+def lost_cluster(client: Any) -> StorageError:
+    """Return the error that a cluster was lost."""
+    at = client.scheduler.address if client.scheduler else "scheduler"
+    return StorageError(at, "the cluster was lost", "start the cluster again")
 
 
 def _check_usable(client: Any) -> None:

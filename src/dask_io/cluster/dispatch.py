@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from dask_io.cluster.attempts import Attempt, Parts, PartState
-from dask_io.cluster.connect import load_distributed
+from dask_io.cluster.connect import load_distributed, lost_cluster, reporting_loss
 from dask_io.cluster.part_task import PartTask
 from dask_io.cluster.probe import count_slots
 from dask_io.errors import DataError, StorageError, UsageError
@@ -82,11 +82,15 @@ def run_parts(
     StorageError
         If the cluster is lost, a part kills its workers every time, or fails on several workers.
     """
+    if not request.parts:
+        return []
     dispatcher = _Dispatcher(client, request, on_progress)
     try:
-        return dispatcher.run()
+        with reporting_loss(client):
+            return dispatcher.run()
     except BaseException:
-        dispatcher.stop_all()
+        with suppress(OSError):
+            dispatcher.stop_all()
         raise
     finally:
         dispatcher.close()
@@ -176,7 +180,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
         try:
             result: ResultT = attempt.future.result()
         except (CancelledError, self.distributed.comm.CommClosedError, TimeoutError) as error:
-            raise self._lost() from error
+            raise lost_cluster(self.client) from error
         except self.distributed.KilledWorker as error:
             attempt.is_dropped = True
             self._repeat_killed(state, attempt, error)
@@ -253,11 +257,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
 
     def _check_client(self) -> None:
         if self.client.status != "running":
-            raise self._lost()
-
-    def _lost(self) -> StorageError:
-        at = self.client.scheduler.address if self.client.scheduler else "scheduler"
-        return StorageError(at, "the cluster was lost", "start the cluster again")
+            raise lost_cluster(self.client)
 
     def stop_all(self) -> None:
         """Cancel all attempts, and wait until those that run have ended."""

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.cluster.connect import connected
 from dask_io.cluster.dispatch import Request, run_parts
-from dask_io.cluster.parts import plan_parts
+from dask_io.cluster.parts import begin_job, finish_job, one_array, plan_parts
 from dask_io.cluster.run import run_part
 from dask_io.cluster.workers import find_workers
 from dask_io.engine.run import Progress
-from dask_io.errors import UsageError
-from dask_io.jobs.job import Job, Runnable, resumable
+from dask_io.jobs.job import Runnable, resumable
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -90,6 +89,11 @@ class ClusterJob(Runnable):
         return self.parted.inferred_axes
 
     @property
+    def resolved(self) -> str:
+        """The indices of values of coordinates in the region; empty if it has none."""
+        return self.parted.resolved
+
+    @property
     def processes(self) -> int:
         """The number of workers."""
         return len(self.workers.workers)
@@ -106,7 +110,7 @@ class ClusterJob(Runnable):
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         parted, parts, started = self.parted, self.parted.parts, perf_counter()
-        record = parted.begin()
+        record = begin_job(parted)
         place = parted.target.place
         options = parted.settings.storage_options
         grid = parted.target.grid
@@ -121,7 +125,7 @@ class ClusterJob(Runnable):
         )
         with resumable(lambda: quote(place), place):
             results = run_parts(self.client, request, on_progress)
-        return parted.finish(results, seconds=perf_counter() - started)
+        return finish_job(parted, results, seconds=perf_counter() - started)
 
     def _verify(self) -> None:
         self.parted._verify()  # noqa: SLF001  # it has the same target
@@ -164,11 +168,6 @@ def on_cluster(
         smallest = workers.smallest
         threads = settings.workers or smallest.threads // smallest.n_slots(workers.resources) + 1
         each = replace(settings, memory=workers.choose_memory(memory), workers=threads)
-        job = plan_job(each)
-        if not isinstance(job, Job):
-            raise UsageError(
-                f"{label} of several arrays at once does not run on a cluster; run it for one "
-                "array at a time, or without a cluster"
-            )
+        job = one_array(plan_job(each))
         parted = plan_parts(job, each, workers=workers.n_slots)
         yield ClusterJob(parted, found, workers, label, settings.workers)

@@ -14,23 +14,29 @@ from dask_io.engine.run import Progress, RunResult
 from dask_io.errors import UsageError
 from dask_io.jobs.job import Job, Runnable
 from dask_io.jobs.planning import plan_part
+from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.verify import check_again
 from dask_io.planning import (
     choose_counts,
     cost_cut,
     cut_problem,
+    largest_count,
     parse_objective,
     plan_cut,
     plan_with,
     predict_seconds,
     read_through,
 )
+from dask_io.python_errors import raises_for_python
+from dask_io.report.summary import plan_facts, plan_rows
 from dask_io.storage.location import locate
 from dask_io.storage.medium import Durability, Writers
+from dask_io.stores.container import INSIDE
 from dask_io.stores.views import TargetView
+from dask_io.units import count, format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dask_io.geometry import Region
     from dask_io.jobs.settings import Settings
@@ -50,7 +56,7 @@ class Redundant:
     is_exact: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartedJob(Runnable):
     """A job in parts. `run` writes them one after another; see also `begin` and `run_part`.
 
@@ -111,6 +117,11 @@ class PartedJob(Runnable):
         return self.job.inferred_axes
 
     @property
+    def resolved(self) -> str:
+        """The indices of values of coordinates in the region; empty if it has none."""
+        return self.job.resolved
+
+    @property
     def memory(self) -> int:
         """The memory budget of each part, in bytes."""
         return self.settings.memory
@@ -139,6 +150,7 @@ class PartedJob(Runnable):
             self.cut.is_exact,
         )
 
+    @raises_for_python
     def begin(self) -> bytes:
         """Create the target, or join if another process has begun the same job.
 
@@ -154,14 +166,9 @@ class PartedJob(Runnable):
         UsageError
             If it is being written in other parts.
         """
-        work = begin_parts(self.job, self.cut.grid, self.settings, self.command)
-        if work.job.parts != self.cut.grid:
-            raise UsageError(
-                f"another process has begun {self.target.place} with a different division into "
-                f"{self.cut.count} parts; plan the job again to join it"
-            )
-        return work.to_bytes()
+        return begin_job(self)
 
+    @raises_for_python
     def finish(
         self, results: Iterable[RunResult] = (), *, seconds: float | None = None
     ) -> RunResult:
@@ -179,18 +186,10 @@ class PartedJob(Runnable):
         DataError
             If a part is missing, or the source has changed.
         """
-        place = locate(self.target.place, self.settings.storage_options)
-        finished = finish_parts(place, storage_options=self.settings.storage_options)
-        parts = list(results)
-        total = reduce(RunResult.followed_by, parts) if parts else finished
-        return replace(
-            total,
-            seconds=total.seconds if seconds is None else seconds,
-            not_kept=finished.not_kept,
-        )
+        return finish_job(self, results, seconds=seconds)
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
-        record, counter = self.begin(), PartsProgress(self.parts, on_progress)
+        record, counter = begin_job(self), PartsProgress(self.parts, on_progress)
         results = [
             run_part(
                 record,
@@ -202,14 +201,52 @@ class PartedJob(Runnable):
             )
             for part in self.parts
         ]
-        return self.finish(results)
+        return finish_job(self, results)
 
     def _verify(self) -> None:
         place = locate(self.target.place, self.settings.storage_options)
         check_again([place], self.memory, self.threads, pace=self.target.tally.pace)
 
+    def _where(self) -> Sequence[str]:
+        return self.source.place, self.target.place
+
+    def _facts(self) -> Iterator[str]:
+        yield count(self.cut.count, "part")
+        yield from plan_facts(self.plan)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from zip(("from", "to"), self._where(), strict=True)
+        yield "parts", f"{self.cut.count:,}, with {format_bytes(self.memory)} each"
+        yield from plan_rows(self.plan, inferred=self.inferred)
+
     def __str__(self) -> str:
         return f"{self.job}\nin {self.cut.count} parts"
+
+
+def begin_job(job: PartedJob) -> bytes:
+    """Create the target of a job, or join it; see `PartedJob.begin`."""
+    work = begin_parts(job.job, job.cut.grid, job.settings, job.command)
+    if work.job.parts != job.cut.grid:
+        raise UsageError(
+            f"another process has begun {job.target.place} with a different division into "
+            f"{job.cut.count} parts; plan the job again to join it"
+        )
+    return work.to_bytes()
+
+
+def finish_job(
+    job: PartedJob, results: Iterable[RunResult] = (), *, seconds: float | None = None
+) -> RunResult:
+    """Complete the target of a job; see `PartedJob.finish`."""
+    place = locate(job.target.place, job.settings.storage_options)
+    finished = finish_parts(place, storage_options=job.settings.storage_options)
+    parts = list(results)
+    total = reduce(RunResult.followed_by, parts) if parts else finished
+    return replace(
+        total,
+        seconds=total.seconds if seconds is None else seconds,
+        not_kept=finished.not_kept,
+    )
 
 
 class PartsProgress:
@@ -252,6 +289,8 @@ class PartsProgress:
                     self._n_bytes,
                     sum(each.n_blocks_written for each in known),
                     sum(each.n_blocks for each in known),
+                    sum(each.n_bytes_read for each in known),
+                    n_bytes_held=sum(each.n_bytes_held for each in known),
                 )
             )
 
@@ -289,7 +328,8 @@ def plan_parts(
     settings
         The settings; `memory` and `workers` (threads) are those of each part.
     count
-        The number of parts; by default several for each worker, each some minutes long.
+        The number of parts; by default several for each worker, each some minutes long. If the
+        target has too few blocks, or they cannot be divided so, there are fewer.
     workers
         The number of workers that share the parts; by default as many as parts.
     command
@@ -298,10 +338,13 @@ def plan_parts(
     Raises
     ------
     UsageError
-        If the target can only be written by one process, or has too few blocks.
+        If the target can only be written by one process.
     """
     check_parts(job, settings)
     target = job.named_target
+    if count is not None:
+        _check_count(count)
+        count = largest_count(target.grid, count)
 
     def plan(region: Region) -> AnyPlan:
         source = view_source(job.source, region)
@@ -313,7 +356,8 @@ def plan_parts(
         cut = cost_cut(problem, begun.parts, job.device, plan)
     else:
         seconds = predict_seconds(job.plan, job.device)
-        counts = [count] if count else choose_counts(seconds, target.grid.n_blocks, workers or 1)
+        n_blocks = target.grid.n_blocks
+        counts = choose_counts(seconds, n_blocks, workers or 1) if count is None else [count]
         cut = plan_cut(problem, counts, job.device, plan, workers=workers)
     return PartedJob(job, cut, settings, command=command)
 
@@ -326,18 +370,17 @@ def cut_into_parts(
     strategy: str = "auto",
     objective: str | None = None,
 ) -> Cut:
-    """Cut a plan into parts without a target, to predict their costs.
+    """Cut a plan into at most so many parts without a target, to predict their costs.
 
     Raises
     ------
     UsageError
-        If it cannot be cut into so many parts.
+        If it cannot be cut.
     """
-    if count < 1:
-        raise UsageError(f"at least one part is needed, not {count}")
+    _check_count(count)
     if strategy == "spill":
         raise _spills()
-    problem = replace(plan.problem, copied=None)
+    problem = plan.problem
 
     def plan_one(region: Region) -> AnyPlan:
         found = plan_with(
@@ -350,6 +393,36 @@ def cut_into_parts(
         return read_through(found, device) if strategy == "auto" else found
 
     return plan_cut(problem, [count], device, plan_one)
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise UsageError(f"at least one part is needed, not {count}")
+
+
+def one_array(job: object) -> Job:
+    """Return a job that can be divided into parts.
+
+    Raises
+    ------
+    UsageError
+        If it moves several arrays or regions.
+    """
+    match job:
+        case Job():
+            return job
+        case SeriesJob():
+            example = f"{job.place}{INSIDE}/{next(iter(job.jobs))}"
+            raise UsageError(
+                f"{job.place} holds several arrays, which only one process can write together, "
+                f"because they share a journal; write one array in parts, as in {example}, or all "
+                "of them without parts"
+            )
+        case _:
+            raise UsageError(
+                "several regions are written from one read, which parts cannot share; write one "
+                "region after another, or all of them without parts"
+            )
 
 
 def check_parts(job: Job, settings: Settings) -> None:

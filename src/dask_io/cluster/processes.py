@@ -16,7 +16,7 @@ from shlex import quote
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Self
 
-from dask_io.cluster.parts import PartedJob, PartsProgress
+from dask_io.cluster.parts import PartedJob, PartsProgress, begin_job, finish_job
 from dask_io.cluster.worker import Answer, Task
 from dask_io.errors import StorageError
 from dask_io.jobs.job import Runnable, resumable
@@ -63,12 +63,17 @@ class ProcessJob(Runnable):
         """The names of the axes, if the target's format needs names and nothing gives them."""
         return self.parted.inferred_axes
 
+    @property
+    def resolved(self) -> str:
+        """The indices of values of coordinates in the region; empty if it has none."""
+        return self.parted.resolved
+
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         started, place = time.perf_counter(), self.parted.target.place
-        record = self.parted.begin()
+        record = begin_job(self.parted)
         with resumable(lambda: quote(place), place):
             results = _Crew(self.parted, record, on_progress).run(self.processes)
-            return self.parted.finish(results, seconds=time.perf_counter() - started)
+            return finish_job(self.parted, results, seconds=time.perf_counter() - started)
 
     def _verify(self) -> None:
         self.parted._verify()  # noqa: SLF001 - the same target

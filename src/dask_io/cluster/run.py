@@ -86,7 +86,9 @@ def run_part(
     )
     try:
         ledger = target.join(part.number, part.count, part.region)
-        if ledger.is_complete:
+        # Asked again now that others see the journal of this attempt: a run that completes the
+        # target removes all journals that it sees, and this attempt removes its own.
+        if ledger.is_complete or _is_complete(work, place):
             return RunResult.of_nothing(ledger.n_blocks)
         whole = work.job.reopen_source(storage_options=storage_options)
         source, view = view_source(whole, part.region), TargetView(target, part.region)

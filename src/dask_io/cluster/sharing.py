@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING
 
 from dask_io.cluster.begin import begin_parts, find_begun
 from dask_io.cluster.part import Part
-from dask_io.cluster.parts import PartedJob, check_parts, plan_parts
+from dask_io.cluster.parts import PartedJob, check_parts, one_array, plan_parts
 from dask_io.cluster.processes import ProcessJob
 from dask_io.cluster.run import run_part
+from dask_io.engine.run import RunResult
 from dask_io.errors import UsageError
 from dask_io.jobs.job import Job, Runnable
+from dask_io.planning import largest_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dask_io.engine.run import Progress, RunResult
+    from dask_io.engine.run import Progress
     from dask_io.geometry import Grid, Region
     from dask_io.jobs.settings import Settings
     from dask_io.planning import AnyPlan, Device
+    from dask_io.report.progress import OnProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class PartNumber:
 class OnePart(Runnable):
     """One part of a job; `run` writes it, and creates the target if this is the first part.
 
+    If the target cannot be divided into so many parts, the last parts are empty.
     `finish_parts` completes the target when all parts are done.
     """
 
@@ -96,13 +100,16 @@ class OnePart(Runnable):
         """The names of the axes, if the target's format needs names and nothing gives them."""
         return self.job.inferred_axes
 
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
+    @property
+    def resolved(self) -> str:
+        """The indices of values of coordinates in the region; empty if it has none."""
+        return self.job.resolved
+
+    def execute(self, *, verify: bool = False, progress: OnProgress = None) -> RunResult:
         """Write the part; see `Runnable.run`."""
         if verify:
             self._verify()
-        return super().run(on_progress=on_progress)
+        return super().execute(progress=progress)
 
     @property
     def parted(self) -> PartedJob:
@@ -114,7 +121,10 @@ class OnePart(Runnable):
         work = begin_parts(self.job, grid, self.settings, self.command)
         parts = work.job.parts
         assert parts is not None, "the job is in parts"
-        number, count = self.part.number, self.part.count
+        number, count = self.part.number, parts.n_blocks
+        if number > count:
+            # The target has fewer blocks than parts were requested.
+            return RunResult.of_nothing(0)
         # Another process may have cut the array differently; what it has recorded counts.
         region = nth_block(parts, number - 1)
         return run_part(
@@ -131,7 +141,7 @@ class OnePart(Runnable):
         begun = find_begun(self.job, replaces=self.settings.overwrite)
         if begun is not None and begun.parts is not None:
             check_parts(self.job, self.settings)
-            if begun.parts.n_blocks == self.part.count:
+            if begun.parts.n_blocks == largest_count(self.job.named_target.grid, self.part.count):
                 return begun.parts
         return self.parted.cut.grid
 
@@ -177,7 +187,7 @@ def share_job(
         raise UsageError("part and processes cannot both be given; leave out one of them")
     if part is not None:
         number = PartNumber.parse(part)
-        job = _one_array(plan(settings))
+        job = one_array(plan(settings))
         check_parts(job, settings)
         return OnePart(job, settings, number, command)
     if processes is None or processes < 1:
@@ -188,18 +198,9 @@ def share_job(
         memory=max(1, settings.memory // processes),
         workers=max(1, threads // processes),
     )
-    job = _one_array(plan(share))
+    job = one_array(plan(share))
     parted = plan_parts(job, share, workers=processes)
     return ProcessJob(parted, processes)
-
-
-def _one_array(job: object) -> Job:
-    if not isinstance(job, Job):
-        raise UsageError(
-            "only one array with one target can be written in parts; move the arrays or regions "
-            "one by one"
-        )
-    return job
 
 
 def nth_block(grid: Grid, number: int) -> Region:

@@ -86,6 +86,9 @@ def main(number: int) -> None:
                 is_busy.clear()
         except KeyboardInterrupt:
             sys.exit(InterruptedRunError.exit_code)
+        finally:
+            # Nothing is left to stop while the interpreter ends.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _interrupt(*_: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dask_io.codecs.codec import Bytes, Codec, Compressor, Hdf5, speed
-from dask_io.codecs.streams import Stream, decompress
+from dask_io.codecs.streams import Stream, decompress, streamed
 
 _MEMORY = 8 * 2**20
 
@@ -29,7 +29,7 @@ BZ2 = Codec(
         workspace=lambda *_: _MEMORY,
         decoding_bytes=_MEMORY,
         start=_start,
-        is_always_streamed=True,
+        encode=streamed(_start),
     ),
     speed=speed(8, 8),
     parameters={"level": range(1, 10)},

@@ -14,17 +14,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numcodecs  # type: ignore[import-untyped]
+import numcodecs.blosc  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.codecs.codec import Bytes, Compressor, Config, DType, Filter
 from dask_io.codecs.cores import CORES
 from dask_io.codecs.registry import CODECS
-from dask_io.codecs.streams import Stream, compress, expect
+from dask_io.codecs.streams import Stream, expect
 from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+# Chunks are already decoded and encoded in threads. zarr-python sets this, too.
+numcodecs.blosc.use_threads = False
 
 
 def longest_encoded(n_bytes: int) -> int:
@@ -57,16 +60,16 @@ class _FilterStage:
     decoding_bytes = encoding_bytes
 
     def encode(self, data: Bytes) -> Bytes:
-        return self._code(self._codec.encode, data)
+        return self._code(self.record.encode, data)
 
     def decode(self, data: Bytes) -> Bytes:
         if data.nbytes < self.encoded_size(0):
             raise ValueError(f"has {data.nbytes} bytes, fewer than its checksum")
-        return self._code(self._codec.decode, data)
+        return self._code(self.record.decode, data)
 
-    def _code(self, code: Callable[[Bytes], Any], data: Bytes) -> Bytes:
+    def _code(self, code: Callable[[Any, Bytes], Any], data: Bytes) -> Bytes:
         whole = self.record.whole(self.config, data.nbytes)
-        coded = as_bytes(code(data[:whole]))
+        coded = as_bytes(code(self._codec, data[:whole]))
         return coded if whole == data.nbytes else np.concatenate([coded, data[whole:]])
 
 
@@ -84,15 +87,16 @@ class _CompressorStage:
         with self._settings():
             workspace = self.record.workspace(self.config, n_bytes)
         # Numcodecs cuts the output from a buffer for the worst case.
-        return workspace if self.record.is_always_streamed else longest_encoded(n_bytes) + workspace
+        return workspace + (longest_encoded(n_bytes) if self.record.encode is None else 0)
 
     def decoding_bytes(self, n_bytes: int) -> int:
         return self.record.decoding_bytes or self.encoding_bytes(n_bytes)
 
     def encode(self, data: Bytes) -> Bytes:
         with self._settings():
-            if self.record.is_always_streamed:
-                return compress(self._start(data.nbytes), data, longest_encoded(data.nbytes))
+            if self.record.encode is not None:
+                longest = longest_encoded(data.nbytes)
+                return self.record.encode(self._codec, data, longest)
             # Blosc gets the size of the elements that it shuffles from the dtype.
             typed = data if data.nbytes % self.itemsize else data.view(f"V{self.itemsize}")
             return as_bytes(self._codec.encode(typed))

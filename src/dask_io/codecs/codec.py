@@ -68,8 +68,8 @@ class Compressor:
     """The most bytes held to decode, without input and output; None: the same as to encode."""
     start: Callable[[Any, int], Stream] | None = None
     """Start to encode a chunk of a given size, piece by piece."""
-    is_always_streamed: bool = False
-    """Whether whole chunks are encoded with `start`, too, instead of by numcodecs."""
+    encode: Callable[[Any, Bytes, int], Bytes] | None = None
+    """Encode a whole chunk to at most a given size, in one buffer; None: with numcodecs."""
     history: Callable[[Config], int | None] = lambda _: 0
     """Bytes of the input kept between pieces; None if only whole chunks can be encoded."""
     slowdown_in_pieces: float = 1.0
@@ -88,6 +88,10 @@ class Filter:
     """The most bytes held to encode or decode, without input and output."""
     whole: Callable[[Config, int], int] = lambda _, n_bytes: n_bytes
     """Bytes of the input that are whole elements; the rest stays unchanged."""
+    encode: Callable[[Any, Bytes], Any] = lambda codec, data: codec.encode(data)
+    """Encode elements; the first argument is the numcodecs codec."""
+    decode: Callable[[Any, Bytes], Any] = lambda codec, data: codec.decode(data)
+    """Decode elements."""
     is_checksum: bool = False
     """Whether it only adds a checksum, and so may follow a compressor."""
     is_for_arrays: bool = True

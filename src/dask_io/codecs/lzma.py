@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from dask_io.codecs.codec import Bytes, Codec, Compressor, Config, speed
-from dask_io.codecs.streams import Stream, decompress
+from dask_io.codecs.streams import Stream, decompress, streamed
 
 # Memory of the decoder, with the largest dictionary of all presets.
 _DECODING_BYTES = 80 * 2**20
@@ -56,7 +56,7 @@ LZMA = Codec(
         workspace=_workspace,
         decoding_bytes=_DECODING_BYTES,
         start=_start,
-        is_always_streamed=True,
+        encode=streamed(_start),
     ),
     speed=speed(20, 1.5),
     parameters={"preset": range(10)},

@@ -5,11 +5,30 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
-from dask_io.codecs.codec import Codec, Config, DType, Filter, Hdf5, speed
+import numpy as np
+
+from dask_io.codecs.codec import Bytes, Codec, Config, DType, Filter, Hdf5, speed
 
 
 def _size(config: Config) -> Any:
     return config.get("elementsize", 4)
+
+
+def _encode(codec: Any, data: Bytes) -> Bytes:
+    # NumPy copies without the lock of the interpreter, which numcodecs would hold.
+    elements = data.reshape(-1, codec.elementsize)
+    out = np.empty_like(data)
+    for number, column in enumerate(out.reshape(codec.elementsize, -1)):
+        column[:] = elements[:, number]
+    return out
+
+
+def _decode(codec: Any, data: Bytes) -> Bytes:
+    out = np.empty_like(data)
+    elements = out.reshape(-1, codec.elementsize)
+    for number, column in enumerate(data.reshape(codec.elementsize, -1)):
+        elements[:, number] = column
+    return out
 
 
 def _check(config: Config, dtype: DType) -> DType:
@@ -39,6 +58,8 @@ SHUFFLE = Codec(
     Filter(
         encoded_type=_check,
         coding_bytes=lambda config, n: n if _whole(config, n) == n else 2 * n,
+        encode=_encode,
+        decode=_decode,
         whole=_whole,
         is_for_arrays=False,
         cast=_cast,

@@ -39,7 +39,7 @@ def slowdown_in_pieces(codecs: Iterable[Mapping[str, Any]]) -> float:
     Examples
     --------
     >>> [slowdown_in_pieces([{"id": codec}]) for codec in ("zstd", "gzip")]
-    [1.09, 1.0]
+    [1.09, 2.5]
     """
     records = [CODECS[codec["id"]].coding for codec in codecs if codec["id"] in CODECS]
     return max([1.0, *(one.slowdown_in_pieces for one in records if isinstance(one, Compressor))])

@@ -47,6 +47,15 @@ def compress(stream: Stream, data: Bytes, longest: int) -> Bytes:
     return out
 
 
+def streamed(start: Callable[[Any, int], Stream]) -> Callable[[Any, Bytes, int], Bytes]:
+    """Return a function that encodes a chunk at once with a stream."""
+
+    def encode(codec: Any, data: Bytes, longest: int) -> Bytes:
+        return compress(start(codec, data.nbytes), data, longest)
+
+    return encode
+
+
 def _slices(stream: Stream, data: Bytes) -> Iterator[bytes]:
     for start in range(0, data.nbytes, _SLICE):
         yield stream.compress(data[start : start + _SLICE].data)

@@ -10,8 +10,8 @@ from dask_io.codecs.registry import CODECS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_DEFAULT: Config = {"id": "zstd", "level": 0}
-"""The default compressor of zarr-python."""
+DEFAULT: Config = {"id": "zstd", "level": 0}
+"""The default codec of zarr-python."""
 
 
 def is_foreign(config: Config, dtype: DType) -> bool:
@@ -60,7 +60,19 @@ def _blosc(compressor: str, level: int) -> Config:
 
 def is_replaced(codecs: Iterable[Config], dtype: DType) -> bool:
     """Tell whether Zarr 3 lacks a codec of a source, and an equivalent of it."""
-    return any((_replace(each, dtype) or _DEFAULT)["id"] != _same(each) for each in codecs)
+    return any((_replace(each, dtype) or DEFAULT)["id"] != _same(each) for each in codecs)
+
+
+def find_unspecified(codecs: Iterable[Config], dtype: DType) -> list[str]:
+    """Return the names of codecs that the specification of Zarr 3 lacks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> find_unspecified([{"id": "zstd", "level": 3}, {"id": "bz2", "level": 9}], np.dtype("u1"))
+    ['bz2']
+    """
+    return [each["id"] for each in codecs if (_replace(each, dtype) or {}).get("id") != each["id"]]
 
 
 def _same(config: Config) -> str:
@@ -69,7 +81,7 @@ def _same(config: Config) -> str:
 
 def _replace(config: Config, dtype: DType) -> Config | None:
     if is_foreign(config, dtype):
-        return _DEFAULT
+        return DEFAULT
     codec = CODECS[config["id"]]
     parameters = {key: value for key, value in config.items() if key != "id"}
     if codec.zarr3 and codec.zarr3.write(parameters, dtype.itemsize) is not None:
@@ -78,6 +90,6 @@ def _replace(config: Config, dtype: DType) -> Config | None:
         case Filter(is_checksum=True):
             return {"id": "crc32c"}
         case Compressor():
-            return {**config, "id": "gzip"} if codec.name == "zlib" else _DEFAULT
+            return {**config, "id": "gzip"} if codec.name == "zlib" else DEFAULT
         case _:
             return None

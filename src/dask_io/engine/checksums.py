@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.memory import Buffers
+from dask_io.engine.run import Progress
 from dask_io.engine.verify import Verification
 from dask_io.errors import DaskIOError, DataError, StorageError
 from dask_io.journal.journal import read_lines
@@ -33,6 +34,7 @@ def verify_checksums(
     workers: int,
     slab: int,
     array: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Verification:
     """Read every cell listed in a journal, and compare its checksum.
 
@@ -43,11 +45,12 @@ def verify_checksums(
     DataError
         If the journal does not cover the whole array.
     """
-    wrong = _Wrong()
+    wrong, checked = _Wrong(), _Checked(written, on_progress)
 
     def check(cell: Written, staging: memoryview) -> None:
         if not _matches(written, cell, staging):
             wrong.add(cell.region)
+        checked.add(cell)
 
     _check_each(cells_of(journal, written.grid, array), check, workers, slab)
     first = wrong.first
@@ -73,12 +76,14 @@ def find_damaged(
     workers: int,
     slab: int,
     counts: Callable[[DaskIOError], bool] = is_damage,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> set[tuple[int, ...]]:
     """Return every block that is missing, unreadable, or does not match its checksums.
 
     Each thread needs `slab` bytes. `counts` tells which errors are damage; others are raised.
     """
     damaged: set[tuple[int, ...]] = set()
+    checked = _Checked(written, on_progress)
 
     def check(cell: Written, staging: memoryview) -> None:
         try:
@@ -89,6 +94,7 @@ def find_damaged(
             is_right = False
         if not is_right:
             damaged.add(cell.index)
+        checked.add(cell)
 
     _check_each(cells, check, workers, slab)
     return damaged
@@ -130,6 +136,32 @@ def _check_each(
         for cell in cells:
             crew.add(partial(check, cell))
         crew.finish()
+
+
+class _Checked:
+    """Counts what has been read back, and reports it; threads share it."""
+
+    def __init__(self, written: Readback, on_progress: Callable[[Progress], None] | None) -> None:
+        self._n_bytes = written.grid.size * written.dtype.itemsize
+        self._itemsize, self._n_blocks = written.dtype.itemsize, written.grid.n_blocks
+        self._grid, self._on_progress = written.grid, on_progress
+        self._left: dict[tuple[int, ...], int] = {}
+        self._bytes_done = self._blocks_done = 0
+        self._lock = Lock()
+
+    def add(self, cell: Written) -> None:
+        if self._on_progress is None:
+            return
+        with self._lock:
+            self._bytes_done += cell.region.size * self._itemsize
+            # A block may consist of several cells.
+            left = self._left.pop(cell.index, None) or self._grid.block(cell.index).size
+            if left > cell.region.size:
+                self._left[cell.index] = left - cell.region.size
+            else:
+                self._blocks_done += 1
+            done = self._bytes_done, self._n_bytes, self._blocks_done, self._n_blocks
+            self._on_progress(Progress(*done))
 
 
 class _Wrong:

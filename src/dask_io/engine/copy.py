@@ -13,9 +13,10 @@ from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.encoded import can_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from dask_io.engine.commit import Outlet
+    from dask_io.engine.run import Counter
     from dask_io.planning import CopyPlan
     from dask_io.stores.encoded import EncodedReader, EncodedSource, EncodedTarget
     from dask_io.stores.store import Source
@@ -28,7 +29,7 @@ class Copying(NamedTuple):
     source: Source
     outlets: tuple[Outlet]
 
-    def run(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
+    def run(self, workers: int, counter: Counter) -> int:
         """Copy all blocks that are not durable yet, without holding array data."""
         (outlet,) = self.outlets
         requested, granted = self.plan.problem.copied, self.plan.staging_bytes
@@ -39,13 +40,11 @@ class Copying(NamedTuple):
         with Crew(stagings, on_stop=lambda: None) as crew:
             for index in outlet.target.grid.indices():
                 if outlet.ledger is None or not outlet.ledger.has_block(index):
-                    crew.add(partial(self._copy, index, on_written))
+                    crew.add(partial(self._copy, index, counter))
             crew.finish()
         return 0
 
-    def _copy(
-        self, index: tuple[int, ...], on_written: Callable[[int, bool], None], staging: memoryview
-    ) -> None:
+    def _copy(self, index: tuple[int, ...], counter: Counter, staging: memoryview) -> None:
         (outlet,) = self.outlets
         assert can_copy(self.source, outlet.target), "the plan was wrong"
         source, target = cast("EncodedSource", self.source), cast("EncodedTarget", outlet.target)
@@ -57,7 +56,8 @@ class Copying(NamedTuple):
         block = outlet.target.grid.block(index)
         n_bytes = block.size * outlet.target.dtype.itemsize
         outlet.add(Written(index, block, checksum, is_last=True), n_bytes)
-        on_written(n_bytes, True)  # noqa: FBT003 - a block is whole
+        counter.add_read(n_bytes)
+        counter.add(n_bytes, True)  # noqa: FBT003 - a block is whole
 
 
 def _pieces(stored: EncodedReader, staging: memoryview) -> Iterator[memoryview]:

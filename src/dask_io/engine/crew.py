@@ -1,4 +1,7 @@
-"""Threads that run tasks: writes before reads, because writes free memory."""
+"""Threads that run tasks: writes before reads, because writes free memory.
+
+A run that is too small for threads calls its tasks directly.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,36 @@ if TYPE_CHECKING:
 
 # The most queued tasks per thread. Their memory has already been taken.
 _MOST_WAITING = 32
+
+
+class Alone:
+    """Runs tasks in the thread that adds them, with the same methods as `Crew`.
+
+    For a tiny array, starting and waking threads would take longer than moving it.
+    """
+
+    def __init__(self, staging: memoryview) -> None:
+        self._staging = staging
+        self._urgent: deque[Task] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: no task is left."""
+
+    def add(self, task: Task) -> None:
+        """Run a task, then the urgent ones that it has added."""
+        task(self._staging)
+        while self._urgent:
+            self._urgent.popleft()(self._staging)
+
+    def add_urgent(self, task: Task) -> None:
+        """Queue a task until the one that adds it has ended, because they share the staging."""
+        self._urgent.append(task)
+
+    def finish(self) -> None:
+        """Do nothing: every task is done."""
 
 
 class Crew:

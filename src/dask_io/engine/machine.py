@@ -33,6 +33,11 @@ class ResidentMeter:
         return max(0, highest - self._before)
 
 
+def resident_bytes() -> int | None:
+    """Return the resident memory of the process, None if it is unknown."""
+    return _status("VmRSS")
+
+
 def _status(field: str) -> int | None:
     return _field(Path("/proc/self/status"), field)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product, starmap
+from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.engine.commit import Outlet
-    from dask_io.engine.crew import Crew
+    from dask_io.engine.crew import Alone, Crew
     from dask_io.engine.memory import Account, Buffers
     from dask_io.geometry import Layout
     from dask_io.planning import Plan
@@ -50,7 +51,7 @@ class Room(NamedTuple):
     held: Account
     behind: Account
     buffers: Buffers
-    crew: Crew
+    crew: Crew | Alone
 
 
 @dataclass(slots=True)
@@ -239,18 +240,19 @@ class Member:
 
     def _make_pieces(self, region: Region, block: Region, *, lasting: bool) -> list[HeldPiece]:
         """Make one piece for a region, or several if no hole in memory is long enough for one."""
-        itemsize = self.itemsize
-        strides, n_bytes = self.layout.byte_strides(region.shape, itemsize), region.size * itemsize
-        phase, run = 0, region.size
+        itemsize, shape = self.itemsize, region.shape
+        size = run = prod(shape)
+        strides, n_bytes = self.layout.byte_strides(shape, itemsize), size * itemsize
+        phase = 0
         if self.cuts_blocks:
             # If memory address and file offset have the same remainder modulo `ALIGNMENT`, the
             # buffer can be written with direct I/O.
             stored = self.layout.stored(region.relative_to(block.start), block.shape)
             phase = stored.first * itemsize % ALIGNMENT
             if not self.in_pieces and stored.run * itemsize >= _LONG_RUN:
-                strides, n_bytes = _spread(region.shape, block.shape, self.layout, itemsize)
+                strides, n_bytes = _spread(shape, block.shape, self.layout, itemsize)
                 run = stored.run
-        least = max(_SMALLEST_PART, n_bytes // _MOST_HALVED) if region.size > 1 else n_bytes
+        least = max(_SMALLEST_PART, n_bytes // _MOST_HALVED) if size > 1 else n_bytes
         buffer = self._lend(n_bytes, least, phase=phase, lasting=lasting)
         if buffer is None:
             return self._make_parts(region, max(least, itemsize), lasting=lasting)
@@ -286,9 +288,15 @@ class Member:
         array = np.ndarray(region.shape, self.moved, buffer, strides=strides)
         return HeldPiece(region, array, buffer, run)
 
-    def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
-        """Copy the values read for a region to the pieces that it overlaps."""
-        along, cells, placed = filling.along, filling.cells, []
+    def place(
+        self, region: Region, values: NDArray[Any], filling: Filling
+    ) -> list[tuple[Cell, int]]:
+        """Copy the values read for a region to the pieces that it overlaps.
+
+        Return how many elements each cell got, for `count_placed`.
+        """
+        along, cells = filling.along, filling.cells
+        placed: list[tuple[Cell, int]] = []
         overlaps = zip(*map(AxisWriteCells.overlaps, along, region.bounds), strict=True)
         for corner, inside, taken in zip(*starmap(product, overlaps), strict=True):
             if corner in cells:
@@ -299,7 +307,7 @@ class Member:
                 else:
                     self._place_in_parts(part, inside, pieces)
                 placed.append((cell, part.size))
-        self._count_placed(placed)
+        return placed
 
     def _place_in_parts(
         self, values: NDArray[Any], inside: tuple[slice, ...], pieces: list[HeldPiece]
@@ -310,10 +318,10 @@ class Member:
         for piece in pieces:
             part = whole & piece.region
             if part.size:
-                found = piece.array[part.relative_to(piece.region.start).slices]
-                copy(values[part.relative_to(whole.start).slices], found, self.layout)
+                found = piece.array[part.slices_from(piece.region.start)]
+                copy(values[part.slices_from(whole.start)], found, self.layout)
 
-    def _count_placed(self, placed: list[tuple[Cell, int]]) -> None:
+    def count_placed(self, placed: list[tuple[Cell, int]]) -> None:
         """Count the elements placed in write cells, and queue complete cells for writing."""
         complete = []
         with self.lock:
@@ -347,7 +355,7 @@ class Member:
                 writer.write_from(inside, first.array, staging)
             else:
                 for part in self.layout.slabs(inside, first.run):
-                    values = first.array[part.relative_to(inside.start).slices]
+                    values = first.array[part.slices_from(inside.start)]
                     writer.write_from(part, values, staging)
             checksum = writer.checksum
         while cell.pieces:
@@ -360,17 +368,20 @@ class Member:
     def _write_pieces(self, staging: memoryview, cell: Cell, writer: BlockWriter) -> None:
         """Assemble a cell from its pieces and write it in sequence."""
         origin = cell.block.start
+        whole = cell.region.relative_to(origin)
         pieces = [(piece.region.relative_to(origin), piece.array) for piece in cell.pieces]
 
         def fill(slab: Region, values: NDArray[Any]) -> None:
             values = values.view(self.moved)
             for inside, array in pieces:
-                part = slab & inside
-                if part.size:
-                    held = array[part.relative_to(inside.start).slices]
-                    copy(held, values[part.relative_to(slab.start).slices], self.layout)
+                if slab == whole:
+                    # Most small cells are assembled at once.
+                    copy(array, values[inside.slices_from(whole.start)], self.layout)
+                elif (part := slab & inside).size:
+                    held = array[part.slices_from(inside.start)]
+                    copy(held, values[part.slices_from(slab.start)], self.layout)
 
-        writer.write_filled(cell.region.relative_to(origin), staging, fill)
+        writer.write_filled(whole, staging, fill)
 
     def _is_last(self, cell: Cell) -> bool:
         """Count a cell of a block as written; tell whether it completed the block."""

@@ -71,23 +71,24 @@ class Move(NamedTuple):
         return self.most_bytes
 
 
-def free_space(target: Target) -> int:
-    """Return the bytes left on a target's disk after its array has been written, at least 0.
+def scratch_space(place: str) -> int:
+    """Return the size of the largest array for which there is room for scratch blocks.
 
-    For an object store, this is the disk of the temporary directory, which holds scratch blocks.
+    They take as many bytes as the array. They are on the disk of the target `place`, which also
+    needs room for the target. For an object store, they are in the temporary directory.
     """
-    if is_url(target.place):
+    if is_url(place):
         return shutil.disk_usage(tempfile.gettempdir()).free
-    disk = _disk_of(target)
-    free = disk.f_bavail * disk.f_frsize + _replaced([target]).n_bytes
-    return max(0, free - target.grid.size * target.dtype.itemsize)
+    disk = _disk_of(place)
+    return (disk.f_bavail * disk.f_frsize + find_replaced(place).n_bytes) // 2
 
 
 def share_disk(source: Store, target: Store) -> bool:
     """Whether two stores are on the same disk."""
     if is_url(source.place) or is_url(target.place):
         return False
-    return _folder_of(source).stat().st_dev == _folder_of(target).stat().st_dev
+    folders = _folder_of(source.place), _folder_of(target.place)
+    return len({folder.stat().st_dev for folder in folders}) == 1
 
 
 def check_before_run(
@@ -114,7 +115,7 @@ def check_before_run(
     by_disk: dict[int, list[Move]] = {}
     # Object stores have no limit.
     for move in (each for each in moves if not is_url(each.target.place)):
-        by_disk.setdefault(_folder_of(move.target).stat().st_dev, []).append(move)
+        by_disk.setdefault(_folder_of(move.target.place).stat().st_dev, []).append(move)
     for sharing in by_disk.values():
         check_inodes(sharing, replaced)
         scratch = scratch_bytes if moves[0] in sharing else 0
@@ -140,7 +141,7 @@ def check_space(
         If there is not enough room.
     """
     targets = [move.target for move in moves]
-    place, disk = targets[0].place, _disk_of(targets[0])
+    place, disk = targets[0].place, _disk_of(targets[0].place)
     free = disk.f_bavail * disk.f_frsize + (replaced or _replaced(targets)).n_bytes
     shrinking = [move for move in moves if move.may_shrink]
     least = sum(move.most_bytes for move in moves if not move.may_shrink)
@@ -174,7 +175,7 @@ def check_inodes(moves: Sequence[Move], replaced: Replaced | None = None) -> Non
         If there are not enough inodes.
     """
     targets = [move.target for move in moves]
-    disk = _disk_of(targets[0])
+    disk = _disk_of(targets[0].place)
     # Filesystems without a fixed number of inodes report 0.
     if not disk.f_files:
         return
@@ -210,16 +211,16 @@ def _n_open_files() -> int:
     return 3
 
 
-def _disk_of(target: Store) -> os.statvfs_result:
-    folder = _folder_of(target)
+def _disk_of(place: str) -> os.statvfs_result:
+    folder = _folder_of(place)
     with storage_errors(folder):
         return os.statvfs(folder)
 
 
-def _folder_of(target: Store) -> Path:
-    """Return the nearest existing folder of a store."""
-    place = Path(target.place).absolute()
-    return next(folder for folder in (place, *place.parents) if folder.is_dir())
+def _folder_of(place: str) -> Path:
+    """Return the nearest existing folder of a place."""
+    path = Path(place).absolute()
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def find_replaced(*places: str) -> Replaced:
@@ -227,11 +228,11 @@ def find_replaced(*places: str) -> Replaced:
     sizes: list[int] = []
     for place in places:
         with storage_errors(Path(place)):
-            sizes += [
-                entry.stat(follow_symlinks=False).st_blocks * 512
-                for entry in (below(place) if Path(place).is_dir() else ())
-                if not entry.is_dir(follow_symlinks=False)
-            ]
+            for entry in below(place) if Path(place).is_dir() else ():
+                # Another attempt at a part may publish or remove its files meanwhile.
+                with suppress(FileNotFoundError):
+                    if not entry.is_dir(follow_symlinks=False):
+                        sizes.append(entry.stat(follow_symlinks=False).st_blocks * 512)
     return Replaced(len(sizes), sum(sizes))
 
 

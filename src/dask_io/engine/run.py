@@ -9,6 +9,7 @@ waiting for memory always ends, no matter how many steps are in progress.
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -16,18 +17,21 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.commit import check_sources
-from dask_io.engine.crew import Crew
+from dask_io.engine.crew import Alone, Crew
 from dask_io.engine.machine import ResidentMeter
-from dask_io.engine.member import Filling, Member, Room
+from dask_io.engine.member import Cell, Filling, Member, Room
 from dask_io.engine.memory import Account, Buffers, reuse_freed_memory
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
+from dask_io.notebook import Displayed
 from dask_io.planning import Bundle, Seeks
+from dask_io.storage.location import is_url
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.storage.tally import Traffic
 from dask_io.stores.addressable import staged
 from dask_io.stores.padded import plain
 from dask_io.stores.store import Access
+from dask_io.units import count, format_bytes, format_seconds, format_speed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,25 +50,39 @@ _LONG_RUN = 256 * 2**10
 _SPARE = 3
 # The most bytes of a block that one thread reads before another may continue.
 _SHARE = 16 * 2**20
+# A run of at most this many bytes and visits to blocks needs no threads.
+_TINY, _FEW_VISITS = 2**20, 16
+# One thread reads small blocks together, up to this many bytes: to hand on the interpreter for each
+# of them takes as long as to read it. Complete cells are noticed as often.
+_TOGETHER = 2 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run, in bytes of the array and in blocks."""
+    """The progress of a run, in bytes of the array and in blocks.
+
+    `n_bytes_read` is the part of `n_bytes` that has been read, 0 if it is unknown. Of what is
+    written, an earlier run wrote `n_bytes_skipped`. `n_bytes_held` is the most array data in memory
+    since the previous report, 0 if it is unknown.
+    """
 
     n_bytes_written: int
     n_bytes: int
     n_blocks_written: int
     n_blocks: int
+    n_bytes_read: int = 0
+    n_bytes_skipped: int = 0
+    n_bytes_held: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RunResult(Displayed):
     """The counts and measurements of a run.
 
     `peak_memory` is the growth of the process, None if it is unknown. `blocks_skipped` were written
     by an earlier run. `not_kept` lists the metadata of the source that the target's format cannot
-    store.
+    store. Of the bytes written, `n_bytes_scratch` went to scratch files.
+    `n_bytes_array` is the size of the data that was written before it was encoded, 0 if unknown.
     """
 
     seconds: float
@@ -78,6 +96,58 @@ class RunResult:
     blocks_skipped: int = 0
     verified: bool | None = None
     not_kept: tuple[str, ...] = ()
+    n_bytes_scratch: int = 0
+    n_bytes_array: int = 0
+
+    def describe(self, *, unit: str = "block") -> str:
+        """Describe what the run wrote, in one line."""
+        stored = self.n_bytes_written - self.n_bytes_scratch
+        n_bytes, on_disk = self.n_bytes_array or stored, ""
+        if stored < n_bytes:
+            on_disk = f" in {format_bytes(stored)} on disk"
+        done = (
+            f"wrote {count(self.blocks_written, unit)}, {format_bytes(n_bytes)}{on_disk}, in "
+            f"{format_seconds(self.seconds)} ({format_speed(n_bytes, self.seconds)})"
+        )
+        skipped = f"; {self.blocks_skipped:,} were already there" if self.blocks_skipped else ""
+        verified = "; verified: read back and compared" if self.verified else ""
+        names = ", ".join(self.not_kept).replace("_", " ")
+        not_kept = f"; not kept: {names}" if names else ""
+        return f"{done}{skipped}{verified}{not_kept}"
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    def _facts(self) -> Iterator[str]:
+        yield count(self.blocks_written, "block")
+        yield f"{format_bytes(self._n_bytes_moved)} written in {format_seconds(self.seconds)}"
+        if self.blocks_skipped:
+            yield f"{self.blocks_skipped:,} were already there"
+        if self.verified:
+            yield "verified"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield (
+            "written",
+            f"{count(self.blocks_written, 'block')}, {format_bytes(self._n_bytes_moved)}",
+        )
+        if self.blocks_skipped:
+            yield "already there", count(self.blocks_skipped, "block")
+        speed = format_speed(self._n_bytes_moved, self.seconds)
+        yield "time", f"{format_seconds(self.seconds)} ({speed})"
+        yield "seeks", f"{self.seeks.read:,} read, {self.seeks.write:,} write"
+        yield "array data held", format_bytes(self.held)
+        if self.peak_memory is not None:
+            yield "memory", format_bytes(self.peak_memory)
+        if self.n_bytes_scratch:
+            yield "scratch files", format_bytes(self.n_bytes_scratch)
+        yield "verified", "yes, read back and compared" if self.verified else "no"
+        if self.not_kept:
+            yield "not kept", ", ".join(self.not_kept).replace("_", " ")
+
+    @property
+    def _n_bytes_moved(self) -> int:
+        return self.n_bytes_array or self.n_bytes_written - self.n_bytes_scratch
 
     @classmethod
     def of_nothing(cls, blocks_skipped: int) -> RunResult:
@@ -99,6 +169,8 @@ class RunResult:
             blocks_skipped=self.blocks_skipped + other.blocks_skipped,
             verified=other.verified,
             not_kept=other.not_kept,
+            n_bytes_scratch=self.n_bytes_scratch + other.n_bytes_scratch,
+            n_bytes_array=self.n_bytes_array + other.n_bytes_array,
         )
 
 
@@ -109,9 +181,9 @@ class Sweep(NamedTuple):
     source: Source
     outlets: tuple[Outlet, ...]
 
-    def run(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
+    def run(self, workers: int, counter: Counter) -> int:
         """Run the bundle, and return the most bytes of array data that were held."""
-        run = _Run(self, workers, on_written)
+        run = _Run(self, workers, counter)
         run.walk_steps()
         return run.room.held.peak
 
@@ -149,7 +221,7 @@ def run_sweeps(
     targets = [outlet.target for outlet in outlets]
     read_before = replace(source.tally.read)
     written_before = [replace(target.tally.write) for target in targets]
-    progress = _Counter(outlets, on_progress)
+    progress = Counter(outlets, on_progress)
     held = 0
     unfinished = sorted(outlets, key=lambda outlet: outlet is not leader)
     try:
@@ -159,7 +231,7 @@ def run_sweeps(
         for outlet in unfinished:
             outlet.begin()
         for sweep in sweeps:
-            held = max(held, sweep.run(workers, progress.add))
+            held = max(held, sweep.run(workers, progress))
         check_sources(outlets)
         while unfinished:
             unfinished[-1].finish()
@@ -187,6 +259,7 @@ def run_sweeps(
         held=held,
         blocks_written=progress.n_blocks_written - progress.n_blocks_skipped,
         blocks_skipped=progress.n_blocks_skipped,
+        n_bytes_array=progress.n_bytes_written - progress.n_bytes_skipped,
     )
 
 
@@ -197,11 +270,11 @@ def _moved_since(before: Traffic, now: Traffic) -> Traffic:
     )
 
 
-class _Counter:
-    """Counts the bytes and blocks written to all targets, and reports progress.
+class Counter:
+    """Counts what is read for all targets and written to them, and reports progress.
 
-    The callback is called under the lock, so that progress never goes backwards. An exception that
-    it raises ends the run.
+    The callback is called under a lock of its own, so that progress never goes backwards, and a
+    slow callback stops nobody from counting. An exception that it raises ends the run.
     """
 
     def __init__(
@@ -216,16 +289,39 @@ class _Counter:
                 self.n_bytes_written += outlet.ledger.size * itemsize
                 self.n_blocks_skipped += outlet.ledger.n_blocks
         self.n_blocks_written = self.n_blocks_skipped
+        self.n_bytes_read = self.n_bytes_skipped = self.n_bytes_written
+        self.most_held = 0
+        self.held: Account | None = None
         self.on_progress = on_progress
-        self.lock = Lock()
+        self.lock, self.reporting = Lock(), Lock()
+        self.unreported: deque[Progress] = deque()
 
-    def add(self, n_bytes: int, is_block: bool) -> None:  # noqa: FBT001 - one caller
+    def add_read(self, n_bytes: int) -> None:
+        """Count bytes of the targets that are read; the next written cell reports them."""
+        with self.lock:
+            self.n_bytes_read += n_bytes
+
+    def note_held(self) -> None:
+        """Note the array data in memory, just after memory was taken."""
+        with self.lock:
+            self.most_held = max(self.most_held, self._held)
+
+    def add(self, n_bytes: int, is_block: bool) -> None:  # noqa: FBT001 - few callers
+        """Count a written cell, and whether it completed a block."""
         with self.lock:
             self.n_bytes_written += n_bytes
             self.n_blocks_written += is_block
-            if self.on_progress is not None:
-                counts = (self.n_bytes_written, self.n_bytes, self.n_blocks_written, self.n_blocks)
-                self.on_progress(Progress(*counts))
+            if self.on_progress is None:
+                return
+            counts = (self.n_bytes_written, self.n_bytes, self.n_blocks_written, self.n_blocks)
+            held, self.most_held = max(self.most_held, self._held), self._held
+            self.unreported.append(Progress(*counts, self.n_bytes_read, self.n_bytes_skipped, held))
+        with self.reporting:
+            self.on_progress(self.unreported.popleft())
+
+    @property
+    def _held(self) -> int:
+        return 0 if self.held is None else self.held.used
 
 
 class _StepMember(NamedTuple):
@@ -243,11 +339,11 @@ class _StepMember(NamedTuple):
             return found
         return self.member.needed(found.relative_to(self.origin)).shifted_by(self.origin)
 
-    def place(self, region: Region, values: NDArray[Any]) -> None:
-        """Copy values to the member's pieces."""
+    def place(self, region: Region, values: NDArray[Any]) -> list[tuple[Cell, int]]:
+        """Copy values to the member's pieces; return how many elements each cell got."""
         # Most runs have one target that starts where the source does.
         moved = region.relative_to(self.origin) if any(self.origin) else region
-        self.member.place(moved, values, self.filling)
+        return self.member.place(moved, values, self.filling)
 
 
 class _NeededPart(NamedTuple):
@@ -257,22 +353,68 @@ class _NeededPart(NamedTuple):
     region: Region
 
 
+def _is_tiny(sweep: Sweep) -> bool:
+    """Tell whether a run takes less time than starting threads; requests take longer."""
+    bundle, places = sweep.bundle, [sweep.source.place, *(o.target.place for o in sweep.outlets)]
+    n_bytes = bundle.n_bytes_read + bundle.n_bytes_written
+    return n_bytes <= _TINY and bundle.openings <= _FEW_VISITS and not any(map(is_url, places))
+
+
+class _Read(NamedTuple):
+    """The needed parts of a source block, and what an earlier task has read of it."""
+
+    block: tuple[int, ...]
+    parts: list[_NeededPart]
+    after: Region | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements, at most."""
+        return sum([part.region.size for part in self.parts])
+
+
+class _Placed:
+    """The elements that a task has placed in write cells since these were last told."""
+
+    def __init__(self, most: int, counter: Counter) -> None:
+        self._most, self._counter, self._n_elements = most, counter, 0
+        self._cells: defaultdict[Member, list[tuple[Cell, int]]] = defaultdict(list)
+
+    def add(self, member: Member, cells: list[tuple[Cell, int]], n_elements: int) -> None:
+        """Add elements that were placed, `n_elements` at most; tell the cells if they are many."""
+        self._cells[member] += cells
+        self._n_elements += n_elements
+        if self._n_elements >= self._most:
+            self.tell()
+
+    def tell(self) -> None:
+        """Count the elements in their cells, and queue complete cells for writing."""
+        for member, cells in self._cells.items():
+            n_elements = sum([n_elements for _, n_elements in cells])
+            self._counter.add_read(n_elements * member.itemsize)
+            member.count_placed(cells)
+        self._cells.clear()
+        self._n_elements = 0
+
+
 class _Run:
     """The run of one bundle."""
 
-    def __init__(self, sweep: Sweep, workers: int, on_written: Callable[[int, bool], None]) -> None:
+    def __init__(self, sweep: Sweep, workers: int, counter: Counter) -> None:
         self.bundle, self.source = bundle, source = sweep.bundle, sweep.source
+        self.counter = counter
         problems = [member.problem for member in bundle.members]
         share = share_staging(bundle.staging_bytes, problems, workers)
         reuse_freed_memory(share.codec_bytes)
         # Codecs allocate their own memory.
         buffers = Buffers(bundle.peak_bytes - share.n_workers * share.codec_bytes)
         stagings = [buffers.lend(share.staging) for _ in range(share.n_workers)]
-        held = Account(bundle.held_bytes)
+        held = counter.held = Account(bundle.held_bytes)
         behind = Account(share.behind - share.behind // _SPARE)
-        self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
+        crew = Alone(stagings[0]) if _is_tiny(sweep) else Crew(stagings, on_stop=held.close)
+        self.room = Room(held, behind, buffers, crew)
         self.members = [
-            Member(plan, outlet, self.room, on_written)
+            Member(plan, outlet, self.room, counter.add)
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved, itemsize = plain(source.dtype), source.dtype.itemsize
@@ -284,6 +426,7 @@ class _Run:
             self.largest_slab = staged(stagings[0], source.dtype)
         self.through = 0 if self.is_atomic else bundle.source.through
         self.largest_share = max(1, _SHARE // itemsize)
+        self.together = max(1, _TOGETHER // itemsize)
         is_large = prod(source.grid.longest) > self.largest_share
         # With a single member and no ledger, the member needs the whole cell of each step.
         self.needs_all = len(self.members) == 1 and self.members[0].ledger is None
@@ -299,16 +442,30 @@ class _Run:
                 members = self._make_room(step)
                 if members is None:
                     break
-                for index, region in self.source.grid.pieces(step.cell):
-                    for after, parts in self._shares(index, self._parts(members, region)):
-                        crew.add(partial(self._read, index, parts, after))
+                for reads in self._tasks(step.cell, members):
+                    crew.add(partial(self._read_all, reads))
             crew.finish()
+
+    def _tasks(self, cell: Region, members: list[_StepMember]) -> Iterator[list[_Read]]:
+        """Yield the reads of a step: small blocks together, shares of large ones one by one."""
+        waiting: list[_Read] = []
+        n_elements = 0
+        for index, region in self.source.grid.pieces(cell):
+            for read in self._shares(index, self._parts(members, region)):
+                waiting.append(read)
+                n_elements += read.size
+                if n_elements >= self.together:
+                    yield waiting
+                    waiting, n_elements = [], 0
+        if waiting:
+            yield waiting
 
     def _make_room(self, step: SharedStep) -> list[_StepMember] | None:
         """Take memory for the data of a step; None if the run has been stopped."""
         cells = [self.members[part.member].begin(part.step.cell) for part in step.parts]
         if not self.room.held.take(sum(each.n_bytes for each in cells)):
             return None
+        self.counter.note_held()
         members = []
         for part, each in zip(step.parts, cells, strict=True):
             member, origin = self.members[part.member], self.bundle.windows[part.member].start
@@ -324,34 +481,32 @@ class _Run:
         parts = (_NeededPart(member, member.needs(region)) for member in members)
         return [part for part in parts if part.region.size]
 
-    def _shares(
-        self, index: tuple[int, ...], parts: list[_NeededPart]
-    ) -> Iterable[tuple[Region | None, list[_NeededPart]]]:
-        """Divide a large part of a block among threads: the previous share, and each share."""
+    def _shares(self, index: tuple[int, ...], parts: list[_NeededPart]) -> Iterable[_Read]:
+        """Divide a large part of a block among threads."""
         if len(parts) == 1 and self.shares_blocks:
             return self._cut(index, parts[0])
-        return [(None, parts)] if parts else []
+        return [_Read(index, parts)] if parts else []
 
-    def _cut(
-        self, index: tuple[int, ...], part: _NeededPart
-    ) -> Iterator[tuple[Region | None, list[_NeededPart]]]:
+    def _cut(self, index: tuple[int, ...], part: _NeededPart) -> Iterator[_Read]:
         after, (member, region) = self.read_last.get(index), part
         if self.through:
             (region,) = self._read_through(index, [part])
         for share in self.source.layout.slabs(region, self.largest_share):
-            yield after, [_NeededPart(member, share)]
+            yield _Read(index, [_NeededPart(member, share)], after)
             after = share
         if self.streams:
             self.read_last = {index: region}
 
-    def _read(
-        self,
-        index: tuple[int, ...],
-        parts: list[_NeededPart],
-        after: Region | None,
-        staging: memoryview,
-    ) -> None:
+    def _read_all(self, reads: list[_Read], staging: memoryview) -> None:
+        """Read parts of source blocks one after another."""
+        placed = _Placed(self.together, self.counter)
+        for read in reads:
+            self._read(read, placed, staging)
+        placed.tell()
+
+    def _read(self, read: _Read, placed: _Placed, staging: memoryview) -> None:
         """Read the needed parts of one source block, slab by slab, and place them."""
+        index, parts, after = read
         block = self.source.grid.block(index)
         origin = block.start
         before = None if after is None else after.relative_to(origin)
@@ -364,18 +519,22 @@ class _Run:
                     slabs = self.source.layout.slabs(box, largest)
                 for slab in slabs:
                     values = reader.read_into(slab.relative_to(origin), staging)
-                    self._place(slab, values.view(self.moved), parts)
+                    self._place(slab, values.view(self.moved), parts, placed)
 
-    def _place(self, slab: Region, values: NDArray[Any], parts: list[_NeededPart]) -> None:
+    def _place(
+        self, slab: Region, values: NDArray[Any], parts: list[_NeededPart], placed: _Placed
+    ) -> None:
         """Pass its part of a slab to each member."""
         if len(parts) == 1 and not self.through:
-            parts[0].member.place(slab, values)
+            each = parts[0].member
+            placed.add(each.member, each.place(slab, values), values.size)
             return
         for member, _ in parts:
             # Gaps that are read through may extend beyond the step's cell.
             part = slab & member.region
             if part.size:
-                member.place(part, values[part.relative_to(slab.start).slices])
+                cells = member.place(part, values[part.slices_from(slab.start)])
+                placed.add(member.member, cells, part.size)
 
     def _boxes(self, index: tuple[int, ...], parts: list[_NeededPart]) -> list[Region]:
         """Return the boxes of a block to read, each element once, in reading order."""

@@ -21,8 +21,9 @@ class SeriesProgress:
         self._report = report
         self._n_bytes = sum(each.grid.size * each.dtype.itemsize for each in targets)
         self._n_blocks = sum(each.grid.n_blocks for each in targets)
-        self._before = (0, 0)
-        self._with_next = (0, 0)
+        self._before = self._with_next = (0, 0)
+        # What earlier runs wrote of the arrays so far.
+        self._n_skipped: dict[int, int] = {}
 
     def of_next(self, target: Target) -> Callable[[Progress], None] | None:
         """Return the progress callback for the next run."""
@@ -36,6 +37,10 @@ class SeriesProgress:
         def report_total(progress: Progress) -> None:
             written = n_bytes + progress.n_bytes_written
             blocks = n_blocks + progress.n_blocks_written
-            report(Progress(written, self._n_bytes, blocks, self._n_blocks))
+            read = n_bytes + progress.n_bytes_read
+            self._n_skipped[n_bytes] = progress.n_bytes_skipped
+            skipped = sum(self._n_skipped.values())
+            counts = (written, self._n_bytes, blocks, self._n_blocks, read, skipped)
+            report(Progress(*counts, progress.n_bytes_held))
 
         return report_total

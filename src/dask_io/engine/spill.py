@@ -69,7 +69,13 @@ def run_spill(
         raise
     blocks_skipped, blocks_written = second.blocks_skipped, second.blocks_written
     both = first.followed_by(second)
-    return replace(both, blocks_written=blocks_written, blocks_skipped=blocks_skipped)
+    return replace(
+        both,
+        blocks_written=blocks_written,
+        blocks_skipped=blocks_skipped,
+        n_bytes_scratch=first.n_bytes_written,
+        n_bytes_array=second.n_bytes_array,
+    )
 
 
 def remove_scratch(target: Target) -> None:
@@ -114,12 +120,23 @@ class _Halves:
         self._report, self._n_blocks = report, target.grid.n_blocks
 
     def first(self, progress: Progress) -> None:
-        self._report_both(progress.n_bytes_written, progress.n_bytes, 0)
+        self._report_both(progress, 0)
 
     def second(self, progress: Progress) -> None:
-        n_bytes = progress.n_bytes + progress.n_bytes_written
-        self._report_both(n_bytes, progress.n_bytes, progress.n_blocks_written)
+        self._report_both(progress, progress.n_bytes)
 
-    def _report_both(self, n_bytes_written: int, n_bytes: int, n_blocks: int) -> None:
+    def _report_both(self, progress: Progress, before: int) -> None:
         if self._report is not None:
-            self._report(Progress(n_bytes_written, 2 * n_bytes, n_blocks, self._n_blocks))
+            # The first pass writes scratch blocks, not those of the target.
+            n_blocks = progress.n_blocks_written if before else 0
+            self._report(
+                Progress(
+                    before + progress.n_bytes_written,
+                    2 * progress.n_bytes,
+                    n_blocks,
+                    self._n_blocks,
+                    before + progress.n_bytes_read,
+                    progress.n_bytes_skipped,
+                    progress.n_bytes_held,
+                )
+            )

@@ -13,17 +13,21 @@ import numpy as np
 from dask_io.engine.commit import Outlet
 from dask_io.engine.memory import Buffers
 from dask_io.engine.run import run_plan
+from dask_io.errors import printable
 from dask_io.geometry import Region
+from dask_io.notebook import Displayed
 from dask_io.storage.medium import Durability
 from dask_io.storage.tally import Tally
 from dask_io.stores.addressable import staged, view_as_array
 from dask_io.stores.store import TargetDefaults, Unjournalled
+from dask_io.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from dask_io.engine.run import Progress
     from dask_io.geometry import Layout
     from dask_io.planning import Plan
     from dask_io.stores.store import BlockReader, BlockWriter, Source
@@ -33,8 +37,8 @@ if TYPE_CHECKING:
 _PIECE = 64 * 2**10
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+@dataclass(frozen=True, slots=True, repr=False)
+class Verification(Displayed):
     """Whether two arrays are equal; if not, the first difference and the number of elements.
 
     `first_difference` is the bounding box of the differing elements in one slab of one block. It
@@ -56,6 +60,28 @@ class Verification:
     def __bool__(self) -> bool:
         return self.equal
 
+    def __str__(self) -> str:
+        elements = count(self.n_elements, "element")
+        if self.equal:
+            return f"equal: {elements} compared"
+        where = f"{self.first_difference}{f' of {printable(self.place)}' if self.place else ''}"
+        if self.n_differing is None:
+            return f"differs from what was written, first in region {where}"
+        return f"{self.n_differing:,} of {elements} differ, first in region {where}"
+
+    def _facts(self) -> Iterator[str]:
+        yield str(self)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "equal", "yes" if self.equal else "no"
+        yield "elements", f"{self.n_elements:,}"
+        if self.n_differing:
+            yield "different", f"{self.n_differing:,}"
+        if not self.equal:
+            yield "first difference", str(self.first_difference)
+        if self.place:
+            yield "in", self.place
+
     def followed_by(self, other: Verification, place: str) -> Verification:
         """Combine the results of earlier arrays with that of another array at `place`."""
         is_known = None not in (self.n_differing, other.n_differing)
@@ -68,7 +94,13 @@ class Verification:
 
 
 def verify_plan(
-    plan: Plan, source: Source, other: Source, *, workers: int, slab: int
+    plan: Plan,
+    source: Source,
+    other: Source,
+    *,
+    workers: int,
+    slab: int,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Verification:
     """Compare a source with another array, with a plan from its blocks to those of the other.
 
@@ -79,7 +111,7 @@ def verify_plan(
     differences = _Differences()
     buffers = Buffers(workers * slab)
     compared = _Compared(other, plan.problem.dtype, slab, buffers, differences)
-    run_plan(plan, source, Outlet(compared), workers=workers)
+    run_plan(plan, source, Outlet(compared), workers=workers, on_progress=on_progress)
     return Verification(prod(plan.problem.shape), differences.count, differences.first)
 
 
@@ -158,7 +190,7 @@ class _Comparison:
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         for slab in self.other.layout.slabs(region, staged(staging, self.other.dtype)):
-            ours = array[slab.relative_to(region.start).slices]
+            ours = array[slab.slices_from(region.start)]
             self._compare(slab, ours.view(self.dtype), staging)
 
     def write_filled(
@@ -178,7 +210,7 @@ class _Comparison:
             return
         count, boxes = 0, []
         for piece in self.other.layout.slabs(slab, _PIECE):
-            inside = piece.relative_to(slab.start).slices
+            inside = piece.slices_from(slab.start)
             differs = _differs(ours[inside], theirs[inside])
             if n_differing := int(np.count_nonzero(differs)):
                 count += n_differing

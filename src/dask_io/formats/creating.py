@@ -106,7 +106,9 @@ def make_target(
             root, inside, array, overwrite=overwrite, durability=durability, reserve=reserve
         )
     refuse_inside(root, inside)
-    chosen, names, folder = _choose_names(place, format or "", like, grid, is_folder=is_folder)
+    chosen, names, folder = _choose_names(
+        place, format or "", like, grid, codec=options.codec, is_folder=is_folder
+    )
     if chosen.prepare is None:
         _refuse_codec(chosen, options)
         options.refuse(chosen.name)
@@ -148,6 +150,7 @@ def _choose_names(
     like: str | None,
     grid: Grid,
     *,
+    codec: str | None,
     is_folder: bool,
 ) -> tuple[Format, BlockNames | OneName, Location]:
     """Return the format of block files, their names and their directory."""
@@ -166,6 +169,7 @@ def _choose_names(
         chosen = format_of_files(names, chosen)
     elif is_folder:
         chosen = find_row(format or _block_format(like) or "npy").load_blocks()
+        chosen = chosen.compressed_by(codec)
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
         chosen = choose_format(place, format or None)

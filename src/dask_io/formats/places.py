@@ -13,7 +13,7 @@ from dask_io.journal.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.own_names import target_of
 from dask_io.stores.block_names import BlockNames
 from dask_io.stores.container import INSIDE, split_place, stand_in_path
 
@@ -133,7 +133,7 @@ def targets_in(path: Location) -> list[Location]:
         return []
     with storage_errors(path):
         # A file may not exist yet, although its journal next to it does.
-        names = {name.removesuffix(JOURNAL) for name in medium_of(path).names(path)}
+        names = {target_of(name) for name in medium_of(path).names(path)}
     found = (_target_at(path / name) for name in sorted(names) if name)
     return [place for place in found if place is not None]
 
@@ -161,6 +161,6 @@ def refuse_unfinished(path: Location) -> None:
             refuse_locked(journal)
         raise DataError(
             str(path),
-            ["it is unfinished: the run that wrote it was interrupted"],
+            ["it is unfinished: the run that wrote it was interrupted or stopped at an error"],
             f"complete it with dask-io resume {path}",
         )

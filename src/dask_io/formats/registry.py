@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from dask_io.errors import StorageError, UsageError
+from dask_io.errors import StorageError, UsageError, did_you_mean
 from dask_io.storage.files import peeking, read_whole
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import needs
@@ -378,8 +378,9 @@ def find_row(name: str) -> Row:
         return _OURS[name]
     address = _others().get(name)
     if address is None:
-        known = ", ".join(format_names())
-        raise UsageError(f"format '{name}' is unknown; formats are {known}")
+        guess = did_you_mean(name, format_names())
+        known = f"; formats are {', '.join(format_names())}"
+        raise UsageError(f"format '{name}' is unknown{guess or known}")
     found = _load(name, address)
     return (
         found if isinstance(found, Row) else Row(name, cast("Format", found).all_suffixes, address)
@@ -442,10 +443,9 @@ def choose_format(path: Location, name: str | None) -> Format:
     if chosen is None and path.is_file():
         chosen = next((row for row in _ROWS if row.blocks and row.recognises(path)), None)
     if chosen is None:
-        raise UsageError(
-            f"{path} does not have the suffix of a known format; give one of "
-            f"{', '.join(format_names())} with --format or --source-format"
-        )
+        guess = did_you_mean(path.suffix, (suffix for row in _ROWS for suffix in row.suffixes))
+        known = f"; give one of {', '.join(format_names())} with --format or --source-format"
+        raise UsageError(f"{path} does not have the suffix of a known format{guess or known}")
     blocks = chosen.load_blocks()
     is_other = by_suffix is not None and by_suffix.name != chosen.name
     if by_suffix is not None and is_other and not path.name.endswith(by_suffix.shared):

@@ -10,7 +10,7 @@ from dask_io.formats.registry import find_row, row_of
 from dask_io.journal.journal import is_unfinished
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_taken, locate
-from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.own_names import target_of
 
 if TYPE_CHECKING:
     import os
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Target
 
 _FEWEST_DIGITS = 3
+# How the names of regions begin.
+_STEM = "region_"
 
 
 def region_places(
@@ -28,6 +30,7 @@ def region_places(
     *,
     format: str,  # noqa: A002 - the word that users know
     one_file: bool,
+    codec: str | None = None,
     overwrite: bool,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
@@ -51,15 +54,18 @@ def region_places(
     place = locate(folder, storage_options)
     if row_of(place.name) is not None and not place.is_dir():
         raise UsageError(
-            f"{place} is one file, but there are {n_regions} regions; give a directory"
+            f"{place} is one file, but there are {n_regions} regions; give a directory, in which "
+            f"they are called {_STEM}000 and so on, and choose their kind with --format and --codec"
         )
     if is_taken(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
         raise TargetExistsError(str(place), unfinished=_any_unfinished(place))
     row = find_row(format)
     is_one_place = row.container or (one_file and row.load_blocks().longest_header)
     suffix = row.suffixes[0] if is_one_place else ""
+    if is_one_place and not row.container:
+        suffix = row.load_blocks().compressed_by(codec).suffixes[0]
     n_digits = max(_FEWEST_DIGITS, len(str(n_regions - 1)))
-    names = [f"region_{number:0{n_digits}}{suffix}" for number in range(n_regions)]
+    names = [f"{_STEM}{number:0{n_digits}}{suffix}" for number in range(n_regions)]
     if place.is_dir():
         _refuse_others(place, names)
     return [str(place / name) for name in names]
@@ -67,8 +73,8 @@ def region_places(
 
 def _refuse_others(folder: Location, names: Sequence[str]) -> None:
     """Refuse a folder with regions of another run, which would be mixed up with the new ones."""
-    found = [name for name in medium_of(folder).names(folder) if name.startswith("region_")]
-    left = {name.removesuffix(JOURNAL) for name in found}.difference(names)
+    found = map(target_of, medium_of(folder).names(folder))
+    left = {name for name in found if name.startswith(_STEM)}.difference(names)
     if left:
         raise UsageError(
             f"{folder} contains {min(left)} of another run; move it away, or choose another folder"

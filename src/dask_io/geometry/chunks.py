@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from operator import index as as_int
@@ -12,6 +13,8 @@ from dask_io.geometry.axis import Axis
 from dask_io.geometry.grid import Grid
 
 MOST_AXES = 64
+# Lengths as they are often written: 64x64x64.
+_LENGTHS = re.compile(r"-?\d+(?:\s*[x×]\s*-?\d+)+")
 AUTO_BYTES = 64 * 2**20
 
 AxisChunks: TypeAlias = int | str | Sequence[int] | None
@@ -117,6 +120,9 @@ def _per_axis(chunks: Chunks, shape: tuple[int, ...]) -> list[object]:
     if isinstance(chunks, str) or chunks is None or not isinstance(chunks, Iterable):
         return [chunks] * len(shape)
     entries = list(chunks)
+    if len(entries) == 1 < len(shape) and isinstance(entries[0], (tuple, list)):
+        # One length per axis in brackets, as a shape is printed.
+        entries = list(entries[0])
     if len(shape) == 1 and len(entries) > 1 and all(map(is_int, entries)):
         return [entries]
     if len(entries) != len(shape):
@@ -205,8 +211,10 @@ def parse_chunks(text: str) -> Chunks:
     ((500, 500, -1), 'auto', -1)
     >>> parse_chunks("(3,4,3),5"), parse_chunks("0=24,2=(3,4)"), parse_chunks("time=24,y=-1")
     (((3, 4, 3), 5), {0: 24, 2: (3, 4)}, {'time': 24, 'y': -1})
+    >>> parse_chunks("64x64x32")
+    (64, 64, 32)
     """
-    entries = _split(text)
+    entries = _split(_LENGTHS.sub(lambda found: re.sub(r"\s*[x×]\s*", ",", found[0]), text))
     if any("=" in entry for entry in entries):
         pairs = [entry.partition("=") for entry in entries]
         axes = [_parse_axis(axis.strip(), text) for axis, _, _ in pairs]

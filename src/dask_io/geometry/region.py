@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*")
+_BOUNDS = re.compile(r"(\d+):(\d+)", re.ASCII)
 
 
 class Region(NamedTuple):
@@ -42,27 +42,21 @@ class Region(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, shape: tuple[int, ...]) -> Region:
-        """Parse a region of an array of this shape, such as ``"0:100,:,-5:"``.
-
-        Starts and stops may be omitted; negative ones count from the end. Trailing axes may be
-        omitted.
+        """Return the region of an array of this shape that `str` has described.
 
         Raises
         ------
         ValueError
-            If the syntax is invalid, or the region exceeds the array.
-
-        Examples
-        --------
-        >>> str(Region.parse("2:5,:", (10, 6, 4)))
-        '2:5,0:6,0:4'
+            If the text does not describe one, or it exceeds the array.
         """
-        parts = text.split(",") if text.strip() else []
-        if len(parts) > len(shape):
-            message = f"region {text!r} has {len(parts)} axes, but the array has {len(shape)}"
+        found = [_BOUNDS.fullmatch(part) for part in text.split(",")]
+        bounds = [(int(each[1]), int(each[2])) for each in found if each is not None]
+        if not len(bounds) == len(found) == len(shape) or not all(
+            low <= high <= length for (low, high), length in zip(bounds, shape, strict=True)
+        ):
+            message = f"{text!r} is not a region of an array of shape {shape}"
             raise ValueError(message)
-        parts += [":"] * (len(shape) - len(parts))
-        return cls.of(map(_bounds, parts, shape, range(len(shape))))
+        return cls.of(bounds)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -84,6 +78,10 @@ class Region(NamedTuple):
         """The region as an index into the array."""
         return tuple(map(slice, self.start, self.stop))
 
+    def slices_from(self, origin: tuple[int, ...]) -> tuple[slice, ...]:
+        """Return the region as an index into an array that begins at `origin`."""
+        return tuple(map(slice, map(sub, self.start, origin), map(sub, self.stop, origin)))
+
     def __and__(self, other: Region) -> Region:
         start = tuple(map(max, self.start, other.start))
         stop = tuple(map(min, self.stop, other.stop))
@@ -99,18 +97,3 @@ class Region(NamedTuple):
 
     def __str__(self) -> str:
         return ",".join(f"{low}:{high}" for low, high in zip(self.start, self.stop, strict=True))
-
-
-def _bounds(text: str, length: int, axis: int) -> tuple[int, int]:
-    """Parse the start and stop along one axis."""
-    match = _RANGE.fullmatch(text)
-    if match is None:
-        message = f"{text!r} is not a range; write it as 0:100, 5: or :"
-        raise ValueError(message)
-    low, high = (
-        end + length if end < 0 else end for end in (int(match[1] or 0), int(match[2] or length))
-    )
-    if not 0 <= low <= high <= length:
-        message = f"range {text} of axis {axis} is not within 0:{length}"
-        raise ValueError(message)
-    return low, high

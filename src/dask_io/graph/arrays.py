@@ -29,17 +29,18 @@ from dask_io.stores.array_like import BlockArray
 from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from os import PathLike
     from typing import Unpack
 
     from dask.delayed import Delayed
     from numpy.typing import NDArray
 
-    from dask_io.api import Place, Progress, RunResult
+    from dask_io.api import Place, RunResult
     from dask_io.geometry import Grid, Region
     from dask_io.geometry.chunks import Chunks
     from dask_io.jobs.settings import Options
+    from dask_io.report.progress import OnProgress
     from dask_io.stores.store import BlockReader, Source
 
 
@@ -69,7 +70,7 @@ def store(
     chunks: Chunks | None = None,
     compute: bool = True,
     verify: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Write a Dask array to any supported format, each block once, within a memory budget.
@@ -87,7 +88,7 @@ def store(
         The target, as in `dask_io.resplit`.
     chunks
         The target's blocks; by default those of the array.
-    compute, verify, on_progress, **options
+    compute, verify, progress, **options
         As in `dask_io.resplit`.
     """
     settings = Settings.of(**options)
@@ -100,7 +101,7 @@ def store(
         target, array.chunks if chunks is None else chunks, *settings.orders(1)
     )
     job = plan_one(source, requested, settings)
-    return start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, progress=progress)
 
 
 def _refuse_masked(array: Any) -> None:

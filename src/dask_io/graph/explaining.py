@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import Task
+from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_io.graph.optimizer import active_options
 from dask_io.graph.plan_tasks import PlanTask
 from dask_io.graph.rewrite import analyze
+from dask_io.notebook import Displayed
 from dask_io.planning import Plan
+from dask_io.report.summary import plan_facts
 from dask_io.report.svg import job_svg
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Unpack
 
     from dask_io.graph.clustering import ClusteredRead
@@ -23,8 +26,15 @@ if TYPE_CHECKING:
     from dask_io.planning import Sweeps
 
 
-@dataclass(frozen=True)
-class Explanation:
+_MOST_DRAWN = 4
+_OUTSIDE = (
+    "this Delayed was created outside the context of dask_io.optimize, and Dask optimizes it only "
+    "then; create it within the context"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(Displayed):
     """Which parts of a graph run by plan; print it to read it.
 
     Attributes
@@ -56,9 +66,21 @@ class Explanation:
         planned = [f"By plan: {done}" for done in (*self.plan_tasks, *self.clusters)]
         return "\n\n".join([*planned, *(f"By Dask: {reason}" for reason in self.reasons)])
 
-    def _repr_html_(self) -> str:
-        drawings = [job_svg(plan) for plan in self.plans if isinstance(plan, Plan)]
-        return f"<pre>{escape(str(self))}</pre>{''.join(drawings)}"
+    def _facts(self) -> Iterator[str]:
+        yield f"{len(self.plan_tasks) + len(self.clusters):,} by plan"
+        yield f"{len(self.reasons):,} by Dask"
+        yield from self.reasons[:1]
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        for task in self.plan_tasks:
+            targets = ", ".join(target.place for target in task.targets)
+            yield "by plan", f"{task.source.place} to {targets}: {', '.join(plan_facts(task.plan))}"
+        yield from (("by plan", str(cluster)) for cluster in self.clusters)
+        yield from (("by Dask", reason) for reason in self.reasons)
+
+    def _drawing(self) -> str:
+        plans = [plan for plan in self.plans if isinstance(plan, Plan)]
+        return "".join(map(job_svg, plans[:_MOST_DRAWN]))
 
 
 def explain(*collections: Any, **options: Unpack[Options]) -> Explanation:
@@ -79,7 +101,9 @@ def explain(*collections: Any, **options: Unpack[Options]) -> Explanation:
     plan_tasks = (*done, *analysis.plan_tasks)
     reasons = analysis.reasons
     if not (plan_tasks or reasons or analysis.clusters):
-        reasons = analysis.reasons_read or ["the graph neither reads nor stores an array"]
+        is_late = any(isinstance(each, Delayed) for each in collections)
+        unknown = _OUTSIDE if is_late else "the graph neither reads nor stores an array"
+        reasons = analysis.reasons_read or [unknown]
     return Explanation(tuple(reasons), plan_tasks, tuple(analysis.clusters))
 
 

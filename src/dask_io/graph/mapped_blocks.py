@@ -116,7 +116,7 @@ class MappedSource(SourceDefaults):
 
     def compute(self, region: Region) -> NDArray[Any]:
         """Read a block and apply the function."""
-        result = self.function(BlockArray(self.source)[region.slices])
+        result = self.function(BlockArray(self.source).read(region))
         if result.dtype != self.dtype:
             raise ValueError(
                 f"a function returned {result.dtype} for one block and {self.dtype} for others"
@@ -257,7 +257,7 @@ class MappedTarget(TargetDefaults):
         """Apply the function to a block, and write the target's blocks within it."""
         result = self.function(values)
         for index, part in self.target.grid.pieces(block):
-            inside = part.relative_to(block.start).slices
+            inside = part.slices_from(block.start)
             stored = _laid_out(result[inside], self.target.dtype, self.target.layout)
             with self.target.writer(index) as writer:
                 writer.write_from(Region.whole(part.shape), stored, staging)

@@ -21,6 +21,7 @@ from dask_io.graph.rewrite import analyze, replace_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from dask_io.jobs.settings import Options
@@ -112,10 +113,9 @@ class Optimizer:
                 pass
 
 
-@contextmanager
 def optimize(
     *, on_mismatch: str | None = None, parts: int | None = None, **options: Unpack[Options]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Let Dask programs within the context read, rechunk and store by plan.
 
     Parameters
@@ -130,7 +130,11 @@ def optimize(
         ``memory`` (per process), ``workers``, ``strategy``, ``objective`` and ``device``, as in
         `dask_io.plan`.
     """
-    chosen = graph_options(on_mismatch=on_mismatch, parts=parts, **options)
+    return _optimizing(graph_options(on_mismatch=on_mismatch, parts=parts, **options))
+
+
+@contextmanager
+def _optimizing(chosen: GraphOptions) -> Iterator[None]:
     with _config_lock:
         ours = Optimizer(chosen, _configured())
         _configure(ours)

@@ -44,6 +44,9 @@ class Content(Protocol):
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return checksums of the values of arrays, equal for equal values in other formats."""
 
+    def cut(self, bounds: Mapping[str, tuple[int, int]]) -> Content:
+        """Return the content of the part within these bounds of dimensions, given by name."""
+
 
 @dataclass(frozen=True)
 class TreeArray:
@@ -143,6 +146,10 @@ class Tree:
         Whether there are other arrays than the main one.
     levels
         The names of the axes of every level of an image, if the tree is one.
+    bounds
+        Start and stop along each dimension that `cut_tree` has cut.
+    selected
+        The array that `select` has chosen; empty if the tree is whole.
     """
 
     root: Location
@@ -158,6 +165,8 @@ class Tree:
     has_others: bool = True
     levels: tuple[tuple[str, ...], ...] = ()
     dialect: str | None = None
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    selected: str = ""
 
     @property
     def place(self) -> str:

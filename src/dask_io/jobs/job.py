@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from html import escape
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -18,35 +16,44 @@ from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.jobs.record import JobRecord, describe_together
+from dask_io.jobs.sidecars import remove_sidecars, sidecar_of
 from dask_io.jobs.verify import check_again
-from dask_io.planning import Bundle, CopyPlan, SpillPlan
+from dask_io.notebook import Displayed
+from dask_io.planning import Bundle, CopyPlan, Objective, SpillPlan
+from dask_io.python_errors import raises_for_python
+from dask_io.report.page import Report, make_report
+from dask_io.report.progress import Watch, taking
+from dask_io.report.summary import plan_facts, plan_rows
 from dask_io.report.svg import job_svg
 from dask_io.report.text import plan_text
 from dask_io.storage.location import locate
 from dask_io.storage.pace import Pace
 from dask_io.stores.not_kept import not_kept
 from dask_io.stores.store import inferred_in
-from dask_io.stores.views import SourceView
+from dask_io.stores.views import SourceView, resolved_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from os import PathLike
+    from pathlib import Path
 
     from dask_io.engine.preflight import Replaced
     from dask_io.engine.run import Progress
     from dask_io.planning import AnyPlan, Device, Sweeps
+    from dask_io.report.progress import OnProgress
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source, Target
 
 NO_TARGET = "this job has no target; give one when planning it"
 
 
-class Runnable(ABC):
+class Runnable(Displayed, ABC):
     """A job of any kind; it can be run once."""
 
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
+    sidecar = True
+    """Whether a target of one file keeps its checksums in a file next to it."""
+
+    @raises_for_python
+    def run(self, *, verify: bool = False, progress: OnProgress = None) -> RunResult:
         """Execute the plan.
 
         Parameters
@@ -54,9 +61,10 @@ class Runnable(ABC):
         verify
             Read the target back afterwards, and compare it with the checksums that were computed
             while writing.
-        on_progress
-            Called now and then with the progress of the run, from any thread but one at a time. An
-            exception that it raises ends the run.
+        progress
+            True shows the progress: as a bar on a terminal or in Jupyter, else as lines. A function
+            is called now and then with the `Progress` of the run, from any thread but one at a
+            time. An exception that it raises ends the run, which `resume` can then continue.
 
         Raises
         ------
@@ -68,9 +76,17 @@ class Runnable(ABC):
         InterruptedRunError
             If the run is interrupted.
         """
-        result = self._move(on_progress)
-        if verify:
-            self._verify()
+        return self.execute(verify=verify, progress=progress)
+
+    def execute(self, *, verify: bool = False, progress: OnProgress = None) -> RunResult:
+        """Do what `run` does, for callers inside Dask IO: errors are as they were raised."""
+        watch = Watch("writing", "verifying" if verify else "")
+        with taking(progress, watch) as on_progress:
+            result = self._move(on_progress)
+            if verify:
+                self._verify()
+        if not self.sidecar:
+            remove_sidecars(self._places)
         return replace(result, verified=True if verify else None)
 
     @abstractmethod
@@ -81,8 +97,17 @@ class Runnable(ABC):
     def _verify(self) -> None:
         """Compare everything that was written with its checksums."""
 
+    @property
+    def _places(self) -> list[Location]:
+        """The targets with a journal of their own."""
+        return []
 
-@dataclass(frozen=True)
+    def sidecars(self) -> list[Path]:
+        """Return the files with checksums that are next to the complete targets."""
+        return [found for place in self._places if (found := sidecar_of(place)) is not None]
+
+
+@dataclass(frozen=True, repr=False)
 class Job(Runnable):
     """A plan with its source and, if one was given, its target. `run` executes it.
 
@@ -91,6 +116,7 @@ class Job(Runnable):
     that comes from it is durable. `outlet` is the state of an interrupted run that the job resumes.
     `storage_options` connect to the object store of the target. A `member` is one of several arrays
     that are moved together. `gives_space` tells that the user, not the source, describes the axes.
+    `requested` is the strategy that the user gave, `objective` the objective of ``"auto"``.
     """
 
     plan: AnyPlan
@@ -104,6 +130,9 @@ class Job(Runnable):
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     member: bool = False
     gives_space: bool = False
+    requested: str = "auto"
+    objective: Objective = Objective.TIME
+    sidecar: bool = True
 
     @property
     def inferred(self) -> str:
@@ -115,17 +144,29 @@ class Job(Runnable):
         """The names of the axes, if the target's format needs names and nothing gives them."""
         return "" if self.target is None else self.target.inferred_axes
 
+    @property
+    def resolved(self) -> str:
+        """The indices of values of coordinates in the region; empty if it has none."""
+        return resolved_in([self.source])
+
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         outlet = self.open_outlet()
-        with resumable(lambda: _left_by([outlet], consume=self.consume), outlet.target.place):
+        with resumable(lambda: self._left_in(outlet), outlet.target.place):
             return self.carry_out(outlet, on_progress)
+
+    def _left_in(self, outlet: Outlet) -> str:
+        left = _left_by([outlet], consume=self.consume)
+        return f"{left} --no-sidecar" if left and not self.sidecar else left
 
     def _verify(self) -> None:
         # The arrays of a group are verified together, once it is complete.
         if not self.member:
-            target = self.named_target
-            places = [locate(target.place, self.storage_options)]
-            check_again(places, self.plan.problem.budget, self.workers, pace=target.tally.pace)
+            pace = self.named_target.tally.pace
+            check_again(self._places, self.plan.problem.budget, self.workers, pace=pace)
+
+    @property
+    def _places(self) -> list[Location]:
+        return [locate(self.named_target.place, self.storage_options)]
 
     @property
     def named_target(self) -> Target:
@@ -157,30 +198,49 @@ class Job(Runnable):
     def open_outlet(self, identity: Identity | None = None) -> Outlet:
         """Resume an interrupted run, or check that a new one can begin.
 
-        `identity` is the source's identity, if it is already known.
+        `identity` is the source's identity, if it is already known. The jobs of a tree have been
+        checked together then.
         """
         if self.outlet is not None:
             return self.outlet
         target = self.named_target
-        check_room([self])
-        identity = identity or Identity(self.source)
+        if identity is None:
+            check_room([self])
+            identity = Identity(self.source)
         record = JobRecord.of(identity, target, consume=self.consume, gives_space=self.gives_space)
         consumption = Consumption(identity, target) if self.consume else None
         return Outlet(target, record.to_bytes(), consumption=consumption, identity=identity)
 
-    def visualize(self, path: str | PathLike[str] | None = None) -> str:
-        """Draw the plan as SVG, into a file if a path is given, and return the drawing."""
-        drawing = job_svg(self.plan)
-        if path is not None:
-            Path(path).write_text(drawing, encoding="utf-8")
-        return drawing
+    @raises_for_python
+    def visualize(self) -> Report:
+        """Return a report on the plan: a page that shows the sweep, its memory and its cost.
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>{job_svg(self.plan)}"
+        Notebooks display it. `Report.save` writes it into a file.
+        """
+        return make_report(
+            self.plan,
+            self.device,
+            source=self.source.place,
+            target=self.target.place if self.target else None,
+            requested=self.requested,
+            objective=self.objective,
+        )
+
+    def _where(self) -> Sequence[str]:
+        return [self.source.place, *([self.target.place] if self.target else [])]
+
+    def _facts(self) -> Iterator[str]:
+        return plan_facts(self.plan)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from zip(("from", "to"), self._where(), strict=False)
+        yield from plan_rows(self.plan, self.device, inferred=self.inferred)
+
+    def _drawing(self) -> str:
+        return job_svg(self.plan)
 
     def __str__(self) -> str:
-        places = [self.source.place, *([self.target.place] if self.target else [])]
-        return f"{' to '.join(places)}\n{plan_text(self.plan, inferred=self.inferred)}"
+        return f"{' to '.join(self._where())}\n{plan_text(self.plan, inferred=self.inferred)}"
 
 
 def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
@@ -221,15 +281,21 @@ class Complete(Runnable):
     device: None = None
     inferred: str = ""
     inferred_axes: str = ""
+    resolved: str = ""
+    sidecar: bool = True
+
+    @property
+    def _places(self) -> list[Location]:
+        return [self.place]
 
     def _move(self, _: Callable[[Progress], None] | None) -> RunResult:
         return replace(RunResult.of_nothing(self.n_blocks), not_kept=self.not_kept)
 
     def _verify(self) -> None:
-        check_again([self.place], self.memory, self.workers, pace=pace_of(self.max_rate))
+        check_again(self._places, self.memory, self.workers, pace=pace_of(self.max_rate))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JointJob(Runnable):
     """A plan that writes several targets from one read of a source. `run` executes it.
 
@@ -247,6 +313,7 @@ class JointJob(Runnable):
     max_rate: int | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     gives_space: bool = False
+    sidecar: bool = True
 
     @property
     def inferred(self) -> str:
@@ -257,6 +324,11 @@ class JointJob(Runnable):
     def inferred_axes(self) -> str:
         """The names of the axes, if the target's format needs names and nothing gives them."""
         return self.targets[0].inferred_axes
+
+    @property
+    def resolved(self) -> str:
+        """The indices of values of coordinates in the regions; empty if there are none."""
+        return resolved_in(self.windows)
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
@@ -283,6 +355,12 @@ class JointJob(Runnable):
         lost = not_kept(self.windows[0], self.targets[0], gives_space=self.gives_space)
         return replace(result, not_kept=lost)
 
+    @raises_for_python
+    def visualize(self) -> Report:
+        """Return a report on the plan; see `Job.visualize`."""
+        target = self.targets[0].place if len(self.targets) == 1 else None
+        return make_report(self.plan, self.device, source=self.source.place, target=target)
+
     def _verify(self) -> None:
         pace = self.source.tally.pace
         check_again(self._places, self.plan.budget, self.workers, pace=pace)
@@ -290,6 +368,17 @@ class JointJob(Runnable):
     @property
     def _places(self) -> list[Location]:
         return [locate(target.place, self.storage_options) for target in self.targets]
+
+    def _where(self) -> Sequence[str]:
+        return self.source.place, self.targets[0].place
+
+    def _facts(self) -> Iterator[str]:
+        return plan_facts(self.plan)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "from", self.source.place
+        yield from plan_rows(self.plan, self.device, inferred=self.inferred)
+        yield from (("to", target.place) for target in self.targets)
 
     def __str__(self) -> str:
         first, *others = (target.place for target in self.targets)

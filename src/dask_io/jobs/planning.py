@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import astuple, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dask_io.engine.measure import are_apart, find_device
-from dask_io.engine.preflight import free_space
+from dask_io.engine.preflight import scratch_space
 from dask_io.engine.problem import converted, make_problem, side_in_pieces, side_of
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for
 from dask_io.errors import (
@@ -25,6 +25,8 @@ from dask_io.geometry import Layout
 from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.jobs.job import Job, JointJob
+from dask_io.jobs.regions import region_of
+from dask_io.jobs.sidecars import refuse_without_sidecar
 from dask_io.planning import (
     Plan,
     Problem,
@@ -52,9 +54,10 @@ if TYPE_CHECKING:
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry import Grid
     from dask_io.geometry.chunks import Chunks
+    from dask_io.geometry.ranges import Ranges
     from dask_io.jobs.settings import Settings
     from dask_io.journal.ledger import Ledger
-    from dask_io.planning import AnyPlan
+    from dask_io.planning import AnyPlan, Device, Objective
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source, Target
 
@@ -71,6 +74,25 @@ class RequestedTarget(NamedTuple):
     order: str | None
 
 
+class Disks(NamedTuple):
+    """What planning needs to know about the devices of a source and a target."""
+
+    device: Device
+    """The device for which time is predicted."""
+    apart: bool = False
+    """Whether source and target are on different devices."""
+    scratch: int | None = None
+    """Bytes of the largest array for which there is room for scratch blocks; None if unknown."""
+
+    @classmethod
+    def of(cls, source: str, target: str | None, settings: Settings) -> Disks:
+        """Find the devices of a source and, if there is one, of a target."""
+        if target is None:
+            return cls(find_device(settings.device, source))
+        device = find_device(settings.device, source, target)
+        return cls(device, are_apart(source, target), scratch_space(target))
+
+
 class _PlannedTarget(NamedTuple):
     """A target with the values that planning needs."""
 
@@ -82,6 +104,21 @@ class _PlannedTarget(NamedTuple):
     """Bytes needed to copy encoded blocks; None if they are stored differently in the source."""
     in_pieces: Side | None = None
     """Its side if it encodes blocks piece by piece, None if it cannot."""
+
+
+def window_of(store: Source, ranges: Ranges | None, settings: Settings) -> Source:
+    """Return the part of a source that is moved.
+
+    Raises
+    ------
+    UsageError
+        If the source has no such part.
+    """
+    if ranges is None:
+        return store
+    names = _described(store, settings).get("dimension_names")
+    found = region_of(ranges, store, names, settings.storage_options)
+    return SourceView(store, found.region, found.said)
 
 
 def _describe_requested(
@@ -181,12 +218,17 @@ def _unwritten_place(store: Source, kind: AnyFormat, settings: Settings) -> Loca
 
 def plan_one(store: Source, requested: RequestedTarget, settings: Settings) -> Job:
     """Plan one target, or only the costs of one."""
-    return _plan_move(store, _describe_requested(store, requested, settings), settings)
+    planned = _describe_requested(store, requested, settings)
+    if planned.target is not None and not settings.sidecar:
+        refuse_without_sidecar(planned.target, planned.target.place)
+    return _plan_move(store, planned, settings)
 
 
-def plan_to(store: Source, target: Target, settings: Settings) -> Job:
-    """Plan how to write a given target."""
-    return _plan_move(store, _describe(store, target), settings)
+def plan_to(
+    store: Source, target: Target, settings: Settings, *, disks: Disks | None = None
+) -> Job:
+    """Plan how to write a given target; `disks` are those of all arrays of a tree."""
+    return _plan_move(store, _describe(store, target), settings, disks=disks)
 
 
 def plan_rest(
@@ -234,6 +276,7 @@ def _plan_move(
     *,
     is_begun: bool = False,
     has_scratch: bool = True,
+    disks: Disks | None = None,
 ) -> Job:
     """Plan a target, or only the costs of one, and let it encode its blocks as planned.
 
@@ -244,6 +287,7 @@ def _plan_move(
     if settings.consume and not is_begun:
         _refuse_consuming(*sides)
     workers = count_workers(settings, sides, dtype.itemsize)
+    disks = disks or Disks.of(store.place, None if target is None else target.place, settings)
     pose = partial(
         make_problem,
         sides[0],
@@ -253,33 +297,57 @@ def _plan_move(
         consume=settings.consume and not is_begun,
         stored=store.dtype,
         to_copy=planned.to_copy,
-        apart=target is not None and are_apart(store.place, target.place),
+        apart=disks.apart,
     )
-    device = find_device(settings.device, store.place, *([target.place] if target else []))
-    strategy, whole = settings.strategy, pose(planned.side)
-    plan_as: partial[AnyPlan] = partial(plan_with, strategy, whole)
-    if planned.in_pieces is not None:
-        plan_as = partial(plan_either, strategy, whole, pose(planned.in_pieces))
-    scratch = 0 if not has_scratch else free_space(target) if target else None
-    plan = plan_as(objective=settings.objective, device=device, scratch=scratch)
+    whole = pose(planned.side)
+    has_scratch = has_scratch and (disks.scratch is None or whole.n_bytes <= disks.scratch)
+    plan = _choose_plan(
+        settings.strategy,
+        whole,
+        None if planned.in_pieces is None else pose(planned.in_pieces),
+        objective=settings.objective,
+        device=disks.device,
+        has_scratch=has_scratch,
+    )
     # The plan encodes blocks piece by piece if memory is short.
     if target is not None and target.piecewise is not None:
         whole_target = target.whole if isinstance(target, TargetView) else target
         whole_target.in_pieces = plan.problem.target == planned.in_pieces
-    if strategy == "auto":
-        # The plan of a strategy that the user chose stays unchanged.
-        plan = read_through(plan, device)
     return Job(
         plan,
         store,
         target,
         workers,
-        device,
+        disks.device,
         settings.consume,
         settings.max_rate,
         storage_options=settings.storage_options,
         gives_space=settings.given_space is not None,
+        requested=settings.strategy,
+        objective=settings.objective,
+        sidecar=settings.sidecar,
     )
+
+
+# Many arrays of a group or a file pose the same problem.
+@lru_cache(maxsize=64)
+def _choose_plan(
+    strategy: str,
+    whole: Problem,
+    in_pieces: Problem | None,
+    *,
+    objective: Objective,
+    device: Device,
+    has_scratch: bool,
+) -> AnyPlan:
+    """Choose the plan of a problem, or of the same one with blocks encoded `in_pieces`."""
+    plan_as: partial[AnyPlan] = partial(plan_with, strategy, whole)
+    if in_pieces is not None:
+        plan_as = partial(plan_either, strategy, whole, in_pieces)
+    # Scratch blocks take as many bytes as the target.
+    plan = plan_as(objective=objective, device=device, scratch=None if has_scratch else 0)
+    # The plan of a strategy that the user chose stays unchanged.
+    return read_through(plan, device) if strategy == "auto" else plan
 
 
 def count_workers(settings: Settings, sides: Sequence[Side], itemsize: int) -> int:
@@ -363,6 +431,9 @@ def plan_several(
         sweeps = read_through(sweeps, device)
     else:
         sweeps = replace(sweeps, strategy=strategy)
+    if not settings.sidecar:
+        for target in targets:
+            refuse_without_sidecar(target, target.place)
     return JointJob(
         sweeps,
         store,
@@ -373,4 +444,5 @@ def plan_several(
         settings.max_rate,
         settings.storage_options,
         gives_space=settings.given_space is not None,
+        sidecar=settings.sidecar,
     )

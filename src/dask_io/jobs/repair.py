@@ -27,7 +27,7 @@ from dask_io.errors import (
     StorageError,
     UsageError,
 )
-from dask_io.formats.places import is_absent, journal_at, refuse_unfinished, targets_in
+from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished, targets_in
 from dask_io.formats.reopening import read_back, remake_target
 from dask_io.hierarchy.container import UndividedTarget
 from dask_io.jobs.job import pace_of
@@ -41,12 +41,15 @@ from dask_io.jobs.verify import check_copies, reopen_group, share_memory
 from dask_io.journal.journal import is_sealed, read_lines
 from dask_io.journal.ledger import Ledger, any_freed, join
 from dask_io.journal.logs import logs_of
+from dask_io.notebook import Displayed
+from dask_io.report.text import damage_text, repair_text, what_is_damaged
 from dask_io.storage.files import medium_of, move_file
 from dask_io.storage.location import locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import INSIDE
 from dask_io.stores.store import Repairable
+from dask_io.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -60,14 +63,14 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
-# The folder of a repair in progress, and the name of the target in it.
+# The folder of a repair in progress, and the name of a target of several files in it.
 _FOLDER, _NEW = "repair", "target"
 _METADATA, _ALL = "metadata", "all of it"
 _MOST_IN_MESSAGE, _MOST_LISTED = 5, 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+@dataclass(frozen=True, slots=True, repr=False)
+class Damage(Displayed):
     """Damage to one array of a target.
 
     Attributes
@@ -96,9 +99,23 @@ class Damage:
     def __bool__(self) -> bool:
         return bool(self.n_damaged or self.others)
 
+    def __str__(self) -> str:
+        return damage_text(self)
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+    def _where(self) -> Sequence[str]:
+        return (self.place,)
+
+    def _facts(self) -> Iterator[str]:
+        yield what_is_damaged(self)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "place", self.place
+        yield "blocks", f"{self.n_damaged:,} of {self.n_blocks:,} damaged"
+        yield "damage", what_is_damaged(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Repair(Displayed):
     """The damage that `repair` found in a target, and the result of the run that repaired it.
 
     The result is empty if there was no damage, or in a dry run.
@@ -121,6 +138,22 @@ class Repair:
     def n_damaged(self) -> int:
         """Number of damaged blocks."""
         return sum(each.n_damaged for each in self.arrays)
+
+    def __str__(self) -> str:
+        return repair_text(self)
+
+    def _facts(self) -> Iterator[str]:
+        yield f"{self.n_damaged:,} of {count(self.n_blocks, 'block')} damaged"
+        if self.damaged:
+            yield "repaired" if self.result.verified else "not repaired"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "checked", count(self.n_blocks, "block")
+        yield "damaged", count(self.n_damaged, "block")
+        if self.damaged:
+            yield "repaired", "yes" if self.result.verified else "no"
+        for damage in self.damaged:
+            yield damage.place, what_is_damaged(damage)
 
     def followed_by(self, other: Repair) -> Repair:
         """Return two repairs combined into one."""
@@ -145,7 +178,9 @@ class RepairOptions:
         settings = self.settings
         written.tally.pace = pace_of(settings.max_rate)
         share = share_memory(written, settings.memory, settings.n_threads())
-        return find_damaged(written, cells, **share._asdict(), counts=counts)
+        return find_damaged(
+            written, cells, **share._asdict(), counts=counts, on_progress=self.on_progress
+        )
 
 
 def repair_all(target: str | PathLike[str], options: RepairOptions) -> Repair:
@@ -203,7 +238,7 @@ def _complete(place: Location, options: RepairOptions) -> None:
     if options.dry_run:
         refuse_unfinished(place)
     for job in plan_resumes(place, options.settings):
-        job.run(on_progress=options.on_progress)
+        job.execute(progress=options.on_progress)
 
 
 @dataclass(frozen=True)
@@ -303,7 +338,9 @@ class _ArrayRepair:
         """
         journal, options = self.journal, self.options
         with _scratch(self.place, journal) as folder:
-            new = self._target_at(folder / _NEW)
+            # A file has the same name there, because the suffix may tell how it is compressed.
+            name = holder_of(self.place).name if target.is_replaced_whole else _NEW
+            new = self._target_at(folder / name)
             assert isinstance(new, Repairable), "it has the same type"
             new.refuse_loss(self.place)
             ledger = Ledger(new.grid, () if blocks is None else read_lines(journal))
@@ -432,7 +469,7 @@ def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -
     if options.dry_run:
         return Repair((damage,))
     job = plan_recorded(place, record, options.settings)
-    return Repair((damage,), job.run(verify=True, on_progress=options.on_progress))
+    return Repair((damage,), job.execute(verify=True, progress=options.on_progress))
 
 
 def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) -> Repair:
@@ -448,7 +485,7 @@ def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) 
             target = series.named_output.target
             assert isinstance(target, UndividedTarget), "a file is written as a whole"
             target.refuse_loss(place)
-            result = series.run(on_progress=options.on_progress)
+            result = series.execute(progress=options.on_progress)
             wrong = [
                 each for each in _find_file_damage(new, journal, record, options, is_wrong) if each
             ]

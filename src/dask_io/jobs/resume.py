@@ -22,6 +22,7 @@ from dask_io.jobs.record import JobRecord, find_members, refuse_changed
 from dask_io.jobs.verify import advising_repair
 from dask_io.journal.journal import is_sealed, refuse_locked
 from dask_io.journal.ledger import Ledger
+from dask_io.journal.logs import logs_of
 from dask_io.journal.part_journals import remove_ended_parts
 from dask_io.storage.location import locate
 
@@ -51,7 +52,14 @@ def plan_recorded(place: Location, record: JobRecord, settings: Settings) -> Job
 
 def make_complete(place: Location, settings: Settings, n_blocks: int = 0) -> Complete:
     """Return the job of a complete target, which does nothing."""
-    return Complete(place, n_blocks, settings.memory, settings.n_threads(), settings.max_rate)
+    return Complete(
+        place,
+        n_blocks,
+        settings.memory,
+        settings.n_threads(),
+        settings.max_rate,
+        sidecar=settings.sidecar,
+    )
 
 
 def _find_resumable(place: Location) -> dict[Location, JobRecord]:
@@ -112,6 +120,7 @@ def _plan_resume(
     removes = settings.consume
     if is_sealed(journal):
         remove_ended_parts(journal)
+        logs_of(journal).remove_stale(journal)
         # Its blocks may have been removed since.
         with advising_repair(place):
             n_blocks = reopen_source(record.target, at=place).grid.n_blocks

@@ -12,8 +12,8 @@ from dask_io.codecs.cores import usable_cores
 from dask_io.config import configured
 from dask_io.engine.machine import available_memory
 from dask_io.engine.measure import check_device_name
-from dask_io.errors import UsageError
-from dask_io.geometry import Region
+from dask_io.errors import UsageError, did_you_mean
+from dask_io.geometry.ranges import Ranges
 from dask_io.planning import Objective, check_strategy, parse_objective
 from dask_io.storage.medium import Durability
 from dask_io.stores.container import TargetOptions
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import DTypeLike
 
+    from dask_io.geometry.ranges import AnyRegion
     from dask_io.geometry.shards import Shards
     from dask_io.stores.dtypes import Casting
     from dask_io.stores.given_space import Numbers, Words
@@ -45,7 +46,6 @@ _FOR_ONE_ARRAY = (
     "casting",
     "format_version",
     "fill_value",
-    "region",
     "order",
     "consume",
     "axes",
@@ -96,7 +96,11 @@ class Options(TypedDict, total=False):
     write_empty
         Also store blocks in which every element is the fill value.
     region
-        Move only this region of the source, such as ``"0:100,:,5:"``.
+        Move only this region of the source: ranges along its axes, such as ``"0:100,:,5:"``, or
+        by dimension name or axis number, such as ``"time=0:744,lat=:90"``. A dict may contain
+        slices, pairs or text: ``{"time": slice(0, 744), "lat": (None, 90)}``. Dates, and numbers
+        after an ``@``, are values of the coordinate: ``"time=2020-01:2020-02,lat=@60:@40"``. Of a
+        group, or a file with several arrays, all arrays along a dimension are cut.
     order
         Order of the elements in the target's blocks, ``"C"`` or ``"F"``; by default the source's.
         For several targets, one order for all or a list with one for each.
@@ -123,6 +127,9 @@ class Options(TypedDict, total=False):
         ``"rename"``, the end of the process; ``"none"``, neither: blocks may be half written.
     consume
         Remove each source block as soon as all data that comes from it is durable.
+    sidecar
+        False to leave no file with checksums next to a target of one file. Then it can be compared
+        with its source, but neither verified alone nor repaired.
     storage_options
         Options to connect to an object store, as obstore takes them, such as
         ``{"endpoint": "https://...", "region": "eu-1"}``. Missing ones are taken from environment
@@ -142,7 +149,7 @@ class Options(TypedDict, total=False):
     shards: Shards | None
     fill_value: object
     write_empty: bool
-    region: str | Region | None
+    region: AnyRegion | None
     order: str | Sequence[str | None] | None
     axes: Words | None
     spacing: Numbers | None
@@ -153,11 +160,22 @@ class Options(TypedDict, total=False):
     check: bool
     durability: str
     consume: bool
+    sidecar: bool
     storage_options: Mapping[str, Any] | None
 
 
 class ResumeOptions(TypedDict, total=False):
-    """Options to resume a run; see `Options`."""
+    """Options to resume a run; the others are as in `Options`.
+
+    Attributes
+    ----------
+    source
+        New place of the source, if it has been moved.
+    consume
+        Continue to remove source blocks, if the first run was started to consume the source.
+    sidecar
+        False to leave no file with checksums next to a target of one file.
+    """
 
     memory: int | str | None
     strategy: str
@@ -166,9 +184,8 @@ class ResumeOptions(TypedDict, total=False):
     workers: int | None
     max_rate: int | str | None
     source: str | None
-    """New place of the source, if it has been moved."""
     consume: bool
-    """Continue to remove source blocks, if the first run was started to consume the source."""
+    sidecar: bool
     storage_options: Mapping[str, Any] | None
 
 
@@ -177,7 +194,7 @@ class Settings:
     """All settings of a job: given by the user, configured, or defaults.
 
     The names are those of `Options` and `ResumeOptions`. Values are parsed and checked, except
-    `shards`, `region` and `order`, which only make sense for a known array.
+    `shards`, `region` and `order`, which only make sense for a known source.
     """
 
     memory: int
@@ -195,7 +212,7 @@ class Settings:
     shards: Shards | None = None
     fill_value: object = None
     write_empty: bool = False
-    region: str | Region | None = None
+    region: Ranges | None = None
     order: str | Sequence[str | None] | None = None
     axes: Words | None = None
     spacing: Numbers | None = None
@@ -204,6 +221,7 @@ class Settings:
     check: bool = False
     durability: Durability = Durability.FSYNC
     consume: bool = False
+    sidecar: bool = True
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     source: str | None = None
 
@@ -292,7 +310,7 @@ class Settings:
     @property
     def is_for_one_array(self) -> bool:
         """Whether something is asked for that only makes sense for one array."""
-        return any(self._is_asked(name) for name in _FOR_ONE_ARRAY)
+        return any(self._is_asked(name) for name in (*_FOR_ONE_ARRAY, "region"))
 
     def _is_asked(self, name: str) -> bool:
         value = getattr(self, name)
@@ -332,7 +350,8 @@ class Settings:
 def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptions]) -> Settings:
     """Parse the given options, and add those from Dask's configuration."""
     if unknown := options.keys() - known.__annotations__.keys():
-        raise TypeError(f"unknown option {', '.join(sorted(unknown))}")
+        guess = did_you_mean(min(unknown), known.__annotations__)
+        raise TypeError(f"unknown option {', '.join(sorted(unknown))}{guess}")
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in ("memory", "workers"):
         if name not in given and (found := configured(name)) is not None:
@@ -345,7 +364,14 @@ def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptio
     return Settings(**given)
 
 
-def _parse_size(size: int | str) -> int:
+def parse_size(size: int | str) -> int:
+    """Parse a number of bytes.
+
+    Raises
+    ------
+    UsageError
+        If it is not a positive size.
+    """
     try:
         return parse_bytes(size)
     except ValueError as error:
@@ -353,7 +379,7 @@ def _parse_size(size: int | str) -> int:
 
 
 def _parse_rate(max_rate: int | str) -> int:
-    rate = _parse_size(max_rate)
+    rate = parse_size(max_rate)
     if rate < 1:
         raise UsageError(f"max_rate must be at least one byte per second, not {max_rate}")
     return rate
@@ -379,14 +405,29 @@ def _parse_durability(durability: str) -> Durability:
         raise UsageError(f"durability {durability!r} is not one of {names}") from None
 
 
+def parse_ranges(region: object) -> Ranges:
+    """Parse the region that a user gives.
+
+    Raises
+    ------
+    UsageError
+        If it is invalid.
+    """
+    try:
+        return Ranges.parse(region)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+
+
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
     "objective": parse_objective,
-    "memory": _parse_size,
+    "memory": parse_size,
     "workers": _parse_workers,
     "max_rate": _parse_rate,
     "casting": _parse_casting,
     "dtype": parse_dtype,
     "durability": _parse_durability,
+    "region": parse_ranges,
 }
 
 
@@ -396,16 +437,3 @@ def for_one_array(word: str, example: str) -> UsageError:
         f"{word} is for one array, but the source holds several; leave it out, or give one array, "
         f"as in {example}"
     )
-
-
-def parse_region(region: str | Region, shape: tuple[int, ...]) -> Region:
-    """Parse a region of an array of this shape; it must not be empty."""
-    if not isinstance(region, (str, Region)):
-        raise UsageError(f"a region is text such as '0:100,:,5:', not {region!r}")
-    try:
-        found = Region.parse(str(region), shape)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if not found.size and all(shape):
-        raise UsageError(f"the region {region} is empty; give ranges with at least one element")
-    return found

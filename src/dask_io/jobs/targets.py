@@ -9,11 +9,13 @@ from dask_io.errors import DataError, UsageError, list_names
 from dask_io.formats.places import journal_at, refuse_unfinished, targets_in
 from dask_io.jobs.record import find_leaders, find_missing, is_tree, refuse_lost
 from dask_io.jobs.resume import plan_array_resumes, refuse_late_consuming
+from dask_io.jobs.sidecars import has_no_sidecar
 from dask_io.jobs.tree_resume import plan_tree_resume
 from dask_io.jobs.tree_source import find_group
 from dask_io.jobs.verify import verify_sealed
 from dask_io.journal.journal import is_sealed
 from dask_io.storage.location import locate
+from dask_io.storage.own_names import JOURNAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from dask_io.jobs.job import Complete, Job
     from dask_io.jobs.settings import Settings
     from dask_io.jobs.tree_job import SeriesJob
+    from dask_io.jobs.verify import OnChecked
     from dask_io.storage.location import Location
 
 
@@ -33,6 +36,9 @@ def plan_resumes(
     at = locate(target, settings.storage_options)
     targets = targets_in(at)
     journals = {place: journal for place in targets if (journal := journal_at(place)) is not None}
+    for place, journal in journals.items():
+        if not settings.sidecar and journal.name == JOURNAL:
+            raise has_no_sidecar(place)
     trees = {place: each for place, each in journals.items() if is_tree(each)}
     for place, journal in trees.items():
         if not is_sealed(journal):
@@ -43,17 +49,19 @@ def plan_resumes(
         yield from plan_array_resumes(at, settings)
 
 
-def verify_alone(place: Location, memory: int, workers: int) -> Verification:
+def verify_alone(
+    place: Location, memory: int, workers: int, on_progress: OnChecked = None
+) -> Verification:
     """Compare an array, or all arrays of a group, file or folder, with the journals' checksums."""
     container = find_group(place) if journal_at(place) is None else None
     found = targets_in(place) if container is None else _arrays_in(place, container)
     targets = found or [place]
     _check_jobs(targets, place)
     if targets == [place]:
-        return verify_sealed(place, memory, workers)
+        return verify_sealed(place, memory, workers, on_progress=on_progress)
     verified = Verification(0)
     for target in targets:
-        one = verify_sealed(target, memory, workers)
+        one = verify_sealed(target, memory, workers, on_progress=on_progress)
         verified = verified.followed_by(one, str(target))
     return verified
 

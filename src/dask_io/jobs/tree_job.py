@@ -18,10 +18,13 @@ from dask_io.jobs.job import NO_TARGET, Job, Runnable, check_room, resumable
 from dask_io.jobs.record import START_AGAIN, JobRecord
 from dask_io.jobs.verify import check_again
 from dask_io.planning import Series
+from dask_io.python_errors import raises_for_python
+from dask_io.report.page import Report, make_report
+from dask_io.report.summary import plan_facts, plan_rows
 from dask_io.report.text import plan_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dask_io.engine.identity import Identity
     from dask_io.engine.run import Progress
@@ -106,7 +109,7 @@ def refuse_changed_tree(tree: Tree, record: TreeRecord, problem: str) -> None:
         raise DataError(tree.place, [problem], START_AGAIN)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeriesJob(Runnable):
     """The jobs of all arrays of a group or a file.
 
@@ -122,6 +125,8 @@ class SeriesJob(Runnable):
     memory: int
     inferred: str = ""
     inferred_axes: str = ""
+    sidecar: bool = True
+    resolved: str = ""
 
     @property
     def plan(self) -> Series:
@@ -144,9 +149,19 @@ class SeriesJob(Runnable):
                 raise
         return replace(result, not_kept=output.target.not_kept)
 
+    @raises_for_python
+    def visualize(self) -> Report:
+        """Return a report on the plans of all arrays; see `Job.visualize`."""
+        target = self.output.place if self.output else None
+        return make_report(self.plan, self.device, source=self.place, target=target)
+
     def _verify(self) -> None:
         pace = self._targets[-1].tally.pace
-        check_again([self.named_output.root], self.memory, self.workers, pace=pace)
+        check_again(self._places, self.memory, self.workers, pace=pace)
+
+    @property
+    def _places(self) -> list[Location]:
+        return [self.named_output.root]
 
     @property
     def named_output(self) -> TreeOutput:
@@ -159,6 +174,15 @@ class SeriesJob(Runnable):
     def _targets(self) -> list[Target]:
         return [job.named_target for job in self.jobs.values()]
 
+    def _where(self) -> Sequence[str]:
+        return [self.place, *([self.output.place] if self.output else [])]
+
+    def _facts(self) -> Iterator[str]:
+        return plan_facts(self.plan)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from zip(("from", "to"), self._where(), strict=False)
+        yield from plan_rows(self.plan, self.device, inferred=self.inferred)
+
     def __str__(self) -> str:
-        places = [self.place, *([self.output.place] if self.output else [])]
-        return f"{' to '.join(places)}\n{plan_text(self.plan)}"
+        return f"{' to '.join(self._where())}\n{plan_text(self.plan)}"

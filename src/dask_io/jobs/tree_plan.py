@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dask_io.errors import UsageError, list_names
 from dask_io.formats.creating import check_places
@@ -13,7 +13,10 @@ from dask_io.formats.registry import find_row, load_format, row_of, target_forma
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
-from dask_io.jobs.planning import RequestedTarget, plan_one, plan_to
+from dask_io.hierarchy.cut import cut_tree
+from dask_io.jobs.planning import Disks, RequestedTarget, plan_one, plan_to
+from dask_io.jobs.regions import part_of
+from dask_io.jobs.sidecars import refuse_without_sidecar
 from dask_io.jobs.tree_job import SeriesJob, TreeOutput
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_source import (
@@ -29,6 +32,7 @@ from dask_io.jobs.tree_source import (
 from dask_io.storage.location import locate
 from dask_io.stores.container import INSIDE, NewArray
 from dask_io.stores.dtypes import cast_metadata
+from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry.chunks import Chunks
     from dask_io.geometry.shards import Shards
-    from dask_io.hierarchy.tree import Tree
+    from dask_io.hierarchy.tree import Tree, TreeArray
     from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
@@ -87,14 +91,41 @@ def plan_tree(
         return None
     if not isinstance(kind, TreeContainer) or not kind.can_hold(tree):
         raise UsageError(_cannot_hold(tree, target))
-    place = locate(target, options)
+    return plan_found(tree, kind, target, chunks, settings)
+
+
+def plan_found(
+    tree: Tree,
+    kind: TreeContainer,
+    target: str | PathLike[str],
+    chunks: Chunks,
+    settings: Settings,
+) -> SeriesJob:
+    """Plan how to write the part of a tree that is in the region to a target of a format.
+
+    Raises
+    ------
+    UsageError
+        As `plan_tree`.
+    """
+    place = locate(target, settings.storage_options)
     if find_row(kind.name).is_one_file and not isinstance(place, Path):
         raise UsageError(_not_local(place, kind))
     may_choose_version = kind.tree_versions and tree.format not in kind.native_formats
     for_all = replace(settings, format_version=None) if may_choose_version else settings
     for_all.refuse_for_several_arrays(name_one(tree))
+    tree, resolved = _cut(tree, settings)
     by_array, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
-    return plan_into(tree, place, kind, chunks=by_array, shards=shards, settings=settings)
+    job = plan_into(tree, place, kind, chunks=by_array, shards=shards, settings=settings)
+    return replace(job, resolved=resolved)
+
+
+def _cut(tree: Tree, settings: Settings) -> tuple[Tree, str]:
+    """Return the part of a tree that is moved, and how values of coordinates were resolved."""
+    if settings.region is None:
+        return tree, ""
+    part = part_of(tree, settings.region)
+    return cut_tree(tree, part.bounds), part.said
 
 
 def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | None:
@@ -139,6 +170,7 @@ def _not_local(place: Location, kind: TreeContainer) -> str:
 def _plan_only(tree: Tree, chunks: Chunks, settings: Settings) -> SeriesJob:
     """Plan only the costs of a group or a file of the same format."""
     settings.refuse_for_several_arrays(name_one(tree))
+    tree, resolved = _cut(tree, settings)
     by_array, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
     sources = tree.sources
 
@@ -161,7 +193,8 @@ def _plan_only(tree: Tree, chunks: Chunks, settings: Settings) -> SeriesJob:
         if not is_to_copy(tree, name, by_array[name], shards[name])
         and not (is_kept(name) and tree.arrays[name].is_lossy)
     ]
-    return _make_series(tree, None, plan_each(moved, plan), settings)
+    series = _make_series(tree, None, plan_each(moved, plan), settings)
+    return replace(series, resolved=resolved)
 
 
 def _make_series(
@@ -170,7 +203,17 @@ def _make_series(
     first = next(iter(jobs.values()), None)
     if first is None:
         raise UsageError(f"{tree.place} contains no array to move")
-    return SeriesJob(tree.place, output, jobs, first.workers, first.device, settings.memory)
+    if output is not None and not settings.sidecar:
+        refuse_without_sidecar(output.target, output.place)
+    return SeriesJob(
+        tree.place,
+        output,
+        jobs,
+        first.workers,
+        first.device,
+        settings.memory,
+        sidecar=settings.sidecar,
+    )
 
 
 def plan_into(
@@ -204,7 +247,10 @@ def plan_into(
     if is_divided:
         target.check()
     sources = converted.sources
-    jobs = plan_each(moved, lambda name: plan_to(sources[name], target.arrays[name], settings))
+    disks = Disks.of(tree.place, target.place, settings)
+    jobs = plan_each(
+        moved, lambda name: plan_to(sources[name], target.arrays[name], settings, disks=disks)
+    )
     copies = [name for name in converted.arrays if name not in moved]
     record = TreeRecord(
         source=str(tree.root.absolute()),
@@ -221,8 +267,20 @@ def plan_into(
         },
         codec=settings.codec,
         write_empty=settings.write_empty,
+        bounds=tree.bounds,
+        selected=tree.selected,
     )
     return _make_series(tree, TreeOutput(place, converted, target, record), jobs, settings)
+
+
+def _kept_shards(array: TreeArray) -> Shards | None:
+    """Return the shards of an array that keeps its chunks, which may be shorter at a cut."""
+    assert array.source is not None, "other arrays are copied verbatim"
+    shards = array.source.metadata.get("shards")
+    if shards is None or array.kept_grid is None:
+        return cast("Shards | None", shards)
+    pairs = zip(shards, array.kept_grid.longest, strict=True)
+    return tuple(-(-shard // chunk) * chunk for shard, chunk in pairs)
 
 
 def _new_array(
@@ -241,6 +299,8 @@ def _new_array(
     """
     array = tree.arrays[name]
     is_kept = chunks is None and shards is None
+    # A part of an encoded chunk is encoded again.
+    is_native = is_native and not (array.is_lossy and isinstance(array.source, SourceView))
     if is_to_copy(tree, name, chunks, shards) or (is_kept and is_native and array.is_lossy):
         return None
     store, codec = array.source, settings.codec
@@ -248,7 +308,7 @@ def _new_array(
     dtype = store.dtype if array.dtype is None else array.dtype
     metadata = store.metadata
     if is_kept and is_native:
-        codec, shards = None, metadata.get("shards")
+        codec, shards = None, _kept_shards(array)
     elif chunks is None and array.is_lossy:
         codec = codec or "none"
     try:

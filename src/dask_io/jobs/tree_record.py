@@ -46,6 +46,10 @@ class TreeRecord:
         Names for everything that the container has no place for.
     chunks
         The chunks of arrays that do not keep those of the source.
+    bounds
+        Start and stop along each dimension that is moved in part.
+    selected
+        The array that is moved, with all that belongs to it; empty for all arrays.
     codec, write_empty
         Options that apply to all arrays.
     arrays
@@ -66,6 +70,8 @@ class TreeRecord:
     write_empty: bool
     arrays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    selected: str = ""
 
     def to_bytes(self) -> bytes:
         """Return the record as the job of a journal."""
@@ -112,6 +118,9 @@ class TreeRecord:
             read_field(tree, "write_empty", bool),
             {checked_path(name): each for name, each in arrays.items()},
             {checked_path(name): str(each) for name, each in job["copies"].items()},
+            # Earlier versions moved groups and files as a whole.
+            {name: (int(low), int(high)) for name, (low, high) in tree.get("bounds", {}).items()},
+            str(tree.get("selected", "")),
         )
 
     @property

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from dask_io.errors import DataError, StorageError
 from dask_io.formats.places import is_absent
 from dask_io.formats.registry import find_row
+from dask_io.hierarchy.cut import cut_tree
+from dask_io.hierarchy.select import select
 from dask_io.jobs.job import Complete, Job
 from dask_io.jobs.record import START_AGAIN, refuse_changed
 from dask_io.jobs.resume import make_complete, plan_recorded
@@ -87,11 +89,14 @@ def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
     place, options = settings.source or record.source, settings.storage_options
     if is_absent(at := locate(place, options)):
         raise StorageError(str(at), "no such file or directory", "check the path")
-    tree = find_tree(place, options, each=record.divided is not None)
+    each = record.divided is not None or bool(record.selected)
+    tree = find_tree(place, options, each=each)
     if tree is None:
         problem = "no longer holds several arrays, as it did when the run began"
         raise DataError(str(at), [problem], START_AGAIN)
-    return tree
+    if record.selected not in {"", *tree.sources}:
+        raise DataError(str(at), [f"no longer has an array {record.selected}"], START_AGAIN)
+    return cut_tree(select(tree, record.selected) if record.selected else tree, record.bounds)
 
 
 def place_in(format: str, root: str, name: str) -> str:  # noqa: A002 - the word that users know

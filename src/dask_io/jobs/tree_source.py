@@ -17,6 +17,7 @@ from dask_io.jobs.verify import compare_files
 from dask_io.storage.location import is_taken, is_url, locate
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import INSIDE, split_place
+from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.shards import Shards
     from dask_io.hierarchy.container import TreeContainer
     from dask_io.hierarchy.tree import Tree
-    from dask_io.jobs.verify import Comparison
+    from dask_io.jobs.verify import Comparison, OnChecked
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source
 
@@ -85,7 +86,8 @@ def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[st
 
     Chunks are given by dimension name. They can be given by position for the levels of an image,
     for an array that everything else belongs to, and if all arrays have that number of axes.
-    Coordinates, and lists that are copied verbatim, do not count. Messages call them `what`.
+    Coordinates, and lists that are copied verbatim, do not count. Messages call them `what`. If
+    none are given, all arrays keep theirs.
 
     Raises
     ------
@@ -93,6 +95,8 @@ def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[st
         If no array has a dimension of that name, or names are needed.
     """
     dimensions, levels = source.dimensions, source.levels
+    if chunks is None:
+        return dict.fromkeys(dimensions)
     if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
         return chunks_by_name(cast("Mapping[str, AxisChunks]", chunks), dimensions)
     if levels and isinstance(chunks, int | str):
@@ -134,7 +138,12 @@ def _is_cut(source: Tree, name: str) -> bool:
 
 def chunks_or_kept(source: Tree, name: str, chunks: Chunks) -> Chunks:
     """Return the chunks that an array gets, None if it keeps those of its source."""
-    kept = source.arrays[name].kept_grid
+    array = source.arrays[name]
+    kept = array.kept_grid
+    if kept is not None and isinstance(chunks, Mapping) and isinstance(array.source, SourceView):
+        # Along the other axes, the blocks of a part may have any length.
+        lengths: dict[Any, Any] = dict(enumerate(kept.longest))
+        return {**lengths, **chunks}
     return kept.longest if chunks is None and kept is not None else chunks
 
 
@@ -197,7 +206,10 @@ def is_to_copy(source: Tree, name: str, *requested: Chunks) -> bool:
 
 
 def verify_trees(
-    one: Tree, other: Tree, plan: Callable[[Source, Source], Comparison]
+    one: Tree,
+    other: Tree,
+    plan: Callable[[Source, Source], Comparison],
+    on_progress: OnChecked = None,
 ) -> Verification:
     """Compare the arrays of two groups or files by name.
 
@@ -222,7 +234,7 @@ def verify_trees(
     found = Verification(0)
     for name in one.arrays:
         if name in plans:
-            compared = plans[name].run(a[name], b[name])
+            compared = plans[name].run(a[name], b[name], on_progress)
             found = found.followed_by(compared, f"{other.place}{INSIDE}/{name}")
         elif one.format == other.format and one.root.is_dir():
             compare_files(one.root / name, other.root / name)

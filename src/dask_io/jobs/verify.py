@@ -21,18 +21,24 @@ from dask_io.storage.files import medium_of, pieces_of
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability
 from dask_io.stores.container import INSIDE, split_place
+from dask_io.stores.listing import COPY_MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias
 
     import numpy as np
 
+    from dask_io.engine.run import Progress
     from dask_io.hierarchy.container import DividedContainer, DividedTarget
     from dask_io.hierarchy.tree import Tree
     from dask_io.planning import Plan
     from dask_io.storage.location import Location
     from dask_io.storage.pace import Pace
     from dask_io.stores.store import Readback, Source, Store
+
+    OnChecked: TypeAlias = Callable[[Progress], None] | None
+    """What takes the progress of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,11 @@ class Comparison:
     workers: int
     slab: int
 
-    def run(self, a: Source, b: Source) -> Verification:
+    def run(self, a: Source, b: Source, on_progress: OnChecked = None) -> Verification:
         """Compare the arrays."""
-        return verify_plan(self.plan, a, b, workers=self.workers, slab=self.slab)
+        return verify_plan(
+            self.plan, a, b, workers=self.workers, slab=self.slab, on_progress=on_progress
+        )
 
 
 def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Location) -> Comparison:
@@ -112,7 +120,12 @@ def check_again(
 
 
 def verify_sealed(
-    place: Location, memory: int, workers: int, *, pace: Pace | None = None
+    place: Location,
+    memory: int,
+    workers: int,
+    *,
+    pace: Pace | None = None,
+    on_progress: OnChecked = None,
 ) -> Verification:
     """Compare a target with the checksums in its journal.
 
@@ -134,23 +147,29 @@ def verify_sealed(
     if is_absent(place):
         raise DataError(str(place), ["is missing"], advise_repair(place))
     with advising_repair(place):
-        return _verify_all(place, journal, memory, workers, pace)
+        return _verify_all(place, journal, memory, workers, pace=pace, on_progress=on_progress)
 
 
 def _verify_all(
-    place: Location, journal: Location, memory: int, workers: int, pace: Pace | None
+    place: Location,
+    journal: Location,
+    memory: int,
+    workers: int,
+    *,
+    pace: Pace | None,
+    on_progress: OnChecked,
 ) -> Verification:
     """Compare everything that a journal describes."""
     if not is_tree(journal):
         written = read_back(JobRecord.read(journal).target, at=place)
         written.tally.pace = pace
-        return _verify_written(written, journal, memory, workers)
+        return _verify_written(written, journal, memory, workers, on_progress=on_progress)
     record = TreeRecord.read(journal)
     found = Verification(0)
     if record.divided is not None:
         _check_group(place, record, record.divided)
         for name in record.arrays:
-            one = verify_sealed(place / name, memory, workers, pace=pace)
+            one = verify_sealed(place / name, memory, workers, pace=pace, on_progress=on_progress)
             found = found.followed_by(one, str(place / name))
         return found
     arrays = {n: each["target"] for n, each in enumerate(record.arrays.values())}
@@ -166,7 +185,9 @@ def _verify_all(
     for number, described in arrays.items():
         written = read_back(described, at=place)
         written.tally.pace = pace
-        one = _verify_written(written, journal, memory, workers, number)
+        one = _verify_written(
+            written, journal, memory, workers, array=number, on_progress=on_progress
+        )
         name = f"{place}::/{described.get('inside')}" if len(arrays) > 1 else ""
         found = found.followed_by(one, name)
     return found
@@ -228,7 +249,7 @@ def advising_repair(place: Location) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        advice = error.advice or advise_repair(place)
+        advice = advise_repair(place) if error.advice in {"", COPY_MISSING} else error.advice
         raise DataError(error.place, error.problems, advice) from error
 
 
@@ -253,14 +274,26 @@ def _refuse_missing(group: Location, arrays: Iterable[str]) -> None:
 
 
 def _without_checksums(place: Location) -> str:
-    return f"{place} has no checksums; compare it with its source: dask-io verify SRC {place}"
+    return (
+        f"{place} has no checksums, because Dask IO has not written it, its .dask-io file was not "
+        f"moved along, or --no-sidecar was given; compare it with its source: dask-io verify SRC "
+        f"{quote(str(place))}"
+    )
 
 
 def _verify_written(
-    written: Readback, journal: Location, memory: int, workers: int, array: int | None = None
+    written: Readback,
+    journal: Location,
+    memory: int,
+    workers: int,
+    *,
+    array: int | None = None,
+    on_progress: OnChecked,
 ) -> Verification:
     share = share_memory(written, memory, workers)
-    return verify_checksums(written, journal, **share._asdict(), array=array)
+    return verify_checksums(
+        written, journal, **share._asdict(), array=array, on_progress=on_progress
+    )
 
 
 class Share(NamedTuple):

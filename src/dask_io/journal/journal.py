@@ -1,9 +1,10 @@
 """The journal of a target: a description of the job, and a line for each durable cell.
 
-It is a folder, ``DST/.dask-io`` or, next to a single-file target, ``DST.dask-io``. It is created
-before anything else. The first line describes the job, the following lines list durable cells, and
-the last line marks the target as complete. Each line starts with a checksum. `logs` stores the
-lines, and makes sure that only one process adds to them.
+It is a folder, ``DST/.dask-io`` or, next to a single-file target, ``DST.dask-io``, of which one
+hidden file ``.DST.dask-io`` stays when the target is complete. It is created before anything else.
+The first line describes the job, the following lines list durable cells, and the last line marks
+the target as complete. Each line starts with a checksum. `logs` stores the lines, and makes sure
+that only one process adds to them.
 
 Lines are only ever added. A line that a crash has truncated does not match its checksum and is
 ignored, so its work is done again.
@@ -222,10 +223,13 @@ class Journal:
         return self._log.is_held()
 
     def seal(self) -> None:
-        """Mark the target as complete, and release the journal."""
+        """Mark the target as complete."""
         self._log.fold()
         self.append([_SEALED])
-        self.close()
+
+    def settle(self) -> None:
+        """Release the sealed journal, in a form that is small and easy to move."""
+        self._log.settle()
 
     def close(self) -> None:
         """Release the journal, so that another process can continue it."""

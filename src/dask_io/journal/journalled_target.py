@@ -34,7 +34,7 @@ from dask_io.storage.files import medium_of, move_file, size_of
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability, Writers
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import whole_name
+from dask_io.storage.own_names import PARTS, whole_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -336,7 +336,7 @@ class JournalledTarget(ABC):
                 place, number, count, job_id=job_id_in(place), durable=self._is_durable
             )
             self._publisher = self._medium.publisher(self._folder, self.durability, own_names=True)
-        self._is_part = self._any_committed = True
+        self._is_part = True
         return ledger
 
     def _lines(self) -> Iterable[list[str]]:
@@ -366,7 +366,8 @@ class JournalledTarget(ABC):
             if ledger.is_stored(index) and not self._is_there(index, files)
         ]
         if attempts:
-            self._end_parts(attempts, ledger, files, is_complete=not lost and ledger.is_complete)
+            self._end_parts(attempts, ledger, is_complete=not lost and ledger.is_complete)
+            files = self._find_files()
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
         self._remove_left_out(ledger, files)
         for index in lost:
@@ -383,7 +384,6 @@ class JournalledTarget(ABC):
         self,
         attempts: list[Attempt],
         ledger: Ledger,
-        files: Mapping[str, int],
         *,
         is_complete: bool,
     ) -> None:
@@ -401,7 +401,8 @@ class JournalledTarget(ABC):
         if self._medium.writes_whole:
             return
         begun = {self._publisher.partial(self._file_of(index)[0]) for index in ledger.parts}
-        paths = (self._folder / name for name in files)
+        # An attempt that runs cannot begin a file any more, because its journal is gone.
+        paths = (self._folder / name for name in self._find_files())
         self._medium.remove(
             path for path in paths if path not in begun and whole_name(path.name) != path.name
         )
@@ -486,6 +487,7 @@ class JournalledTarget(ABC):
     def note(self, lines: Iterable[str]) -> None:
         """Add other lines to the journal."""
         assert self._journal is not None, "nothing has been created"
+        self._any_committed |= self._is_part
         self._journal.append(lines)
 
     def finish(self) -> None:
@@ -495,6 +497,7 @@ class JournalledTarget(ABC):
         if self._is_part:
             # Only all parts together are a complete target.
             self._journal.seal()
+            self._journal.close()
             self._forget_run()
             return
         self._complete()
@@ -502,7 +505,10 @@ class JournalledTarget(ABC):
         with storage_errors(self._target):
             logs_of(self._journal_place).remove_stale(self._journal_place)
             remove_parts(self._journal_place)
-        self._journal.seal()
+            self._journal.seal()
+            # An attempt that began meanwhile may not have seen the seal.
+            remove_parts(self._journal_place)
+            self._journal.settle()
         self._forget_run()
 
     @property
@@ -545,9 +551,9 @@ class JournalledTarget(ABC):
     def abandon(self, *, keep: bool = False) -> bool:
         """Remove uncommitted files; keep committed ones, in an unfinished target.
 
-        The journal also stays if old blocks have been removed, and with `keep` in any case. Without
-        a successful `create` or `resume`, nothing is changed, because the target is not this
-        run's.
+        The journal also stays if old blocks have been removed, and with `keep` in any case. That of
+        a part goes if it records nothing, but the target stays begun. Without a successful `create`
+        or `resume`, nothing is changed, because the target is not this run's.
         """
         if self._journal is None:
             return False
@@ -562,15 +568,19 @@ class JournalledTarget(ABC):
                 self._give_back(self._journal)
         self._let_go()
         self._medium.remove_folders(self._made)
-        return is_begun
+        return is_begun or self._is_part
 
     def _give_back(self, journal: Journal) -> None:
         """Restore the old journal, or remove the journal if there is no room to restore it."""
         if self._replaced is not None:
             with suppress(OSError, StorageError):
                 journal.restore(self._replaced)
+                journal.settle()
                 return
         journal.remove()
+        # Before, another attempt may just be creating its journal there.
+        if self._is_part and is_sealed(self._journal_place):
+            self._medium.remove_if_empty(self._journal_place / PARTS)
 
     def _let_go(self) -> None:
         """Release the journal."""

@@ -2,6 +2,10 @@
 
 The folder is built under a temporary name and renamed. The writing process holds a lock on the file
 ``lock``, which the system releases when the process ends for any reason.
+
+The folder next to a one-file target becomes one hidden file when the target is complete: the
+journal is renamed, then the folder is removed. Until then, and while a run replaces the target, the
+journal in the folder counts.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from dask_io.storage.local import system
 from dask_io.storage.local.publishing import Publisher, remove_folder, sync, write_whole
 from dask_io.storage.local.transport import write_fully
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import JOURNAL, LOCK
+from dask_io.storage.own_names import JOURNAL, LOCK, sidecar_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +73,18 @@ class FileLog:
         """Tell whether the lock has not been released."""
         return self._lock is not None
 
+    def settle(self) -> None:
+        """Release a sealed journal; one next to its target becomes a hidden file."""
+        small = _small_file(self.folder)
+        if small is not None:
+            # The target is complete, so the run does not fail if this does: both forms are valid.
+            with suppress(OSError, StorageError):
+                system.calls.rename(self.folder / _FILE, small)
+                if self._durable:
+                    sync(small.parent)
+                self.remove()
+        self.close()
+
     def close(self) -> None:
         """Release the lock."""
         lock, self._lock = self._lock, None
@@ -89,19 +105,17 @@ class FileLogs:
 
     def exists(self, folder: Path) -> bool:
         """Tell whether there is a journal."""
-        return (folder / _FILE).exists()
+        return any(path.exists() for path in _files_of(folder))
 
     def lines(self, folder: Path) -> Iterator[bytes]:
         """Yield all lines."""
-        path = folder / _FILE
-        with storage_errors(path), _reading(path) as file:
+        with storage_errors(folder), _reading(folder) as file:
             yield file.readline(LONGEST_LINE)
             yield from file
 
     def tail(self, folder: Path, n_bytes: int) -> bytes:
         """Return the last bytes."""
-        path = folder / _FILE
-        with storage_errors(path), _reading(path) as file:
+        with storage_errors(folder), _reading(folder) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - n_bytes))
             return file.read()
 
@@ -126,9 +140,16 @@ class FileLogs:
 
     def resume(self, folder: Path, *, durable: bool) -> FileLog:
         """Continue an existing journal."""
+        small = _small_file(folder)
         with storage_errors(folder):
+            if small is not None and small.exists():
+                # The lines stay complete under either name.
+                with suppress(FileExistsError):
+                    system.calls.mkdir(folder)
             lock = _lock(folder)
             try:
+                if small is not None and not (folder / _FILE).exists():
+                    system.calls.rename(small, folder / _FILE)
                 # A run may have been killed while it replaced the journal.
                 with suppress(FileNotFoundError):
                     system.calls.unlink(Publisher(folder).partial(_FILE))
@@ -142,7 +163,10 @@ class FileLogs:
 
     def refuse_locked(self, folder: Path) -> None:
         """Refuse a journal whose lock another process holds."""
-        system.calls.close(_lock(folder))
+        small = _small_file(folder)
+        # Without a folder, no run writes to a complete target.
+        if folder.exists() or small is None or not small.exists():
+            system.calls.close(_lock(folder))
 
     @contextmanager
     def holding(self, folder: Path) -> Iterator[None]:
@@ -157,19 +181,26 @@ class FileLogs:
         try:
             yield
         finally:
-            if not self.exists(folder):
+            if not (folder / _FILE).exists():
                 with suppress(OSError):
                     remove_folder(folder)
             system.calls.close(lock)
 
     def remove(self, folder: Path) -> None:
         """Remove a journal, if it exists."""
+        if (small := _small_file(folder)) is not None:
+            with suppress(FileNotFoundError):
+                system.calls.unlink(small)
         remove_folder(folder)
 
     def remove_stale(self, folder: Path) -> None:
         """Remove journals that killed runs have left under temporary names."""
-        aside = _aside(folder)
-        for left in aside.parent.glob(f"{glob.escape(aside.name)}.*.part"):
+        aside, small = _aside(folder), _small_file(folder)
+        found = list(aside.parent.glob(f"{glob.escape(aside.name)}.*.part"))
+        if small is not None and small.exists() and not (folder / _FILE).exists():
+            # Its lines are in the hidden file, and only the lock is left.
+            found.append(folder)
+        for left in found:
             # A journal that another run is building is locked, or just renamed.
             with suppress(OSError, StorageError):
                 lock = _lock(left)
@@ -177,6 +208,19 @@ class FileLogs:
                     remove_folder(left)
                 finally:
                     system.calls.close(lock)
+
+
+def _small_file(folder: Path) -> Path | None:
+    """Return the file for the journal of a complete one-file target; None for other targets."""
+    is_beside = folder.name.endswith(JOURNAL) and folder.name != JOURNAL
+    return folder.with_name(sidecar_name(folder.name)) if is_beside else None
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return the files that may contain the lines of a journal, in the order to look at them."""
+    path, small = folder / _FILE, _small_file(folder)
+    # Another run may move the lines from one to the other between two looks.
+    return [path] if small is None else [path, small, path]
 
 
 def _aside(folder: Path) -> Path:
@@ -207,9 +251,13 @@ def _move(made: Path, folder: Path) -> None:
         raise
 
 
-def _reading(path: Path) -> BinaryIO:
-    """Open a journal; follow links, because a user may have moved it."""
-    return os.fdopen(regular.open_to_read(path), "rb")
+def _reading(folder: Path) -> BinaryIO:
+    """Open the lines of a journal; follow links, because a user may have moved it."""
+    *others, last = _files_of(folder)
+    for path in others:
+        with suppress(FileNotFoundError):
+            return os.fdopen(regular.open_to_read(path), "rb")
+    return os.fdopen(regular.open_to_read(last), "rb")
 
 
 def _lock(folder: Path) -> int:

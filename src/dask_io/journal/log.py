@@ -36,6 +36,9 @@ class Log(Protocol):
     def is_held(self) -> bool:
         """Tell whether this process certainly holds the lock; this may make a request."""
 
+    def settle(self) -> None:
+        """Release the journal of a complete target, in a form that is small and easy to move."""
+
     def close(self) -> None:
         """Release the lock, so that another process can continue."""
 

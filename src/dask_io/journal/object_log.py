@@ -112,6 +112,10 @@ class ObjectLog:
                 return True
         return False
 
+    def settle(self) -> None:
+        """Release the journal; in an object store it stays as it is."""
+        self.close()
+
     def close(self) -> None:
         """Release the lock."""
         self._lease.release()

@@ -22,6 +22,7 @@ from dask_io.journal.journal import VERSION, Journal, read_job, read_lines, refu
 from dask_io.journal.ledger import CHANGED_LINE, Ledger, any_changed, dropped_line_of, whole_blocks
 from dask_io.journal.logs import logs_of
 from dask_io.storage.files import medium_of
+from dask_io.storage.local.regular_files import refuse_link
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import PARTS
 
@@ -185,20 +186,42 @@ def remove_attempts(attempts: list[Attempt], journal: Location) -> None:
 
 
 def remove_parts(journal: Location) -> None:
-    """Remove what attempts that were killed at their start have left, on local disk."""
+    """Remove what attempts that were killed at their start have left, on local disk.
+
+    An attempt that is just beginning may create its journal meanwhile. It finds the target
+    complete then, and removes its journal itself.
+
+    Raises
+    ------
+    StorageError
+        If a link is in place of their folder. Then nothing is removed.
+    """
     place = journal / PARTS
-    if isinstance(place, Path) and place.is_dir():
-        medium_of(place).remove_tree(place)
+    if not isinstance(place, Path) or not place.is_dir():
+        return
+    refuse_link(place)
+    # An attempt that ends meanwhile may remove the folder.
+    with suppress(FileNotFoundError):
+        for folder in list(place.iterdir()):
+            with suppress(StorageError):
+                medium_of(place).remove_tree(folder)
+    medium_of(place).remove_if_empty(place)
 
 
 def remove_ended_parts(journal: Location) -> None:
     """Remove what attempts have left that began late, while the target was being completed.
 
     Attempts that are still running stay. So do those in an object store, which has no folders.
+
+    Raises
+    ------
+    StorageError
+        If a link is in place of their folder. Then nothing is removed.
     """
     place = journal / PARTS
     if not isinstance(place, Path) or not place.is_dir():
         return
+    refuse_link(place)
     for folder in sorted(place.iterdir()):
         # A process that is building or writing the journal holds its lock.
         with suppress(OSError, LockedError):

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dask_io.errors import BudgetTooSmallError, UsageError
+from dask_io.errors import BudgetTooSmallError, UsageError, did_you_mean
 from dask_io.planning.copy import CopyPlan, plan_copy
 from dask_io.planning.device import SSD, predict_seconds
 from dask_io.planning.keep import plan_keep
@@ -299,7 +299,10 @@ def check_strategy(name: str) -> None:
     """
     names = ["auto", *STRATEGIES]
     if name not in names:
-        raise UsageError(f"unknown strategy {name!r}; choose one of {', '.join(names)}")
+        guess = did_you_mean(name, names)
+        raise UsageError(
+            f"unknown strategy {name!r}{guess or '; choose one of ' + ', '.join(names)}"
+        )
 
 
 def plan_with(

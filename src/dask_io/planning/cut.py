@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dask_io.errors import UsageError
 from dask_io.geometry import Axis, Grid, Region
 from dask_io.planning.cost import CutCounts, count_cuts, count_openings, count_runs
 from dask_io.planning.device import SECONDS_PER_OPENING, predict_seconds
@@ -33,6 +32,8 @@ PARTS_PER_WORKER = 4
 """How many parts each worker gets, so that all finish at about the same time."""
 LONGEST_PART = 300.0
 """Seconds after which a part should be done, so that little work is lost with a worker."""
+# Every part opens the source and the target again.
+_SECONDS_PER_PART = 0.2
 # Parts that are shorter than this, in seconds, are not worth the time to start them.
 _SHORTEST_PART = 5.0
 MOST_PARTS = 4096
@@ -72,14 +73,16 @@ def divide(axis: Axis, n_parts: int) -> Axis:
 
 
 def cut_problem(problem: Problem, region: Region) -> Problem:
-    """Return the problem of one part: a region of whole target blocks."""
+    """Return the problem of one part: a region of whole target blocks.
+
+    If blocks can be copied verbatim, they are the same on both sides, so those of a part can, too.
+    """
     source, target = problem.source, problem.target
     window = region.shifted_by(source.window.start) if source.window else region
     return replace(
         problem,
         source=replace(source, window=window),
         target=replace(target, stored=target.grid.clipped(region), window=None),
-        copied=None,
     )
 
 
@@ -178,7 +181,7 @@ class Cut:
     @property
     def longest(self) -> float:
         """Predicted seconds of the longest part."""
-        return max(cost.seconds for cost in self.costs.values())
+        return max((cost.seconds for cost in self.costs.values()), default=0.0)
 
     @property
     def balance(self) -> float:
@@ -188,11 +191,11 @@ class Cut:
     @property
     def memory(self) -> int:
         """Peak memory of the part that needs most, in bytes."""
-        return max(cost.memory for cost in self.costs.values())
+        return max((cost.memory for cost in self.costs.values()), default=0)
 
     def predict_seconds(self, workers: int) -> float:
         """Predict the seconds that workers take, if each works on one part at a time."""
-        return max(self.longest, self.seconds / min(workers, self.count))
+        return max(self.longest, self.seconds / max(1, min(workers, self.count)))
 
 
 class _AxisCut(NamedTuple):
@@ -201,6 +204,7 @@ class _AxisCut(NamedTuple):
     parts: Axis
     cuts: CutCounts
     moved: int
+    """Elements that are read if source blocks are read whole along the axis."""
     excess: float
     """Length of the longest part, as a multiple of the average."""
 
@@ -219,7 +223,7 @@ class _Estimates:
             source, target = self.problem.source, self.problem.target.grid.axes[axis]
             parts = divide(target, n_parts)
             cuts = count_cuts(source.grid.axes[axis], parts, source.partial[axis])
-            moved = source.count_moved(axis, parts, 0, parts.length)
+            moved = replace(source, atomic=True).count_moved(axis, parts, 0, parts.length)
             excess = parts.longest * n_parts / parts.length
             found = self._known[axis, n_parts] = _AxisCut(parts, cuts, moved, excess)
         return found
@@ -227,19 +231,34 @@ class _Estimates:
     def seconds(self, counts: Sequence[int]) -> float:
         """Estimate the time of the longest part."""
         problem, device = self.problem, self.device
-        source = problem.source
         axes = [self.along(axis, n_parts) for axis, n_parts in enumerate(counts)]
-        cuts = [axis.cuts for axis in axes]
-        openings = count_openings(cuts)
-        seeks = openings
-        if not source.atomic:
-            seeks = count_runs(source.layout, problem.shape, cuts, source.through)
-        n_bytes = prod(axis.moved for axis in axes) * problem.source_itemsize
-        moving = n_bytes / device.read_bandwidth + problem.n_bytes / device.write_bandwidth
-        coding = n_bytes * source.coding.decode + problem.n_bytes * problem.target.coding.encode
         opening = device.request_latency / device.concurrency + SECONDS_PER_OPENING
-        seconds = seeks * device.seconds_per_seek + openings * opening + max(moving, coding)
+        seconds = count_openings([axis.cuts for axis in axes]) * opening
+        encoding = problem.n_bytes * problem.target.coding.encode
+        writing = problem.n_bytes / device.write_bandwidth
+        seconds += min(
+            seeks * device.seconds_per_seek
+            + max(
+                n_bytes / device.read_bandwidth + writing,
+                n_bytes * problem.source.coding.decode + encoding,
+            )
+            for seeks, n_bytes in self._reads(axes)
+        )
         return seconds / prod(counts) * prod(axis.excess for axis in axes)
+
+    def _reads(self, axes: Sequence[_AxisCut]) -> Iterator[tuple[int, int]]:
+        """Yield the seeks and bytes of every way to read: gaps between runs may be read through."""
+        problem, cuts = self.problem, [axis.cuts for axis in axes]
+        source, shape = problem.source, problem.shape
+        if source.atomic:
+            n_bytes = prod(axis.moved for axis in axes) * problem.source_itemsize
+            yield count_openings(cuts), n_bytes
+            return
+        for through in range(max(1, len(shape))):
+            whole = source.layout.axes[len(shape) - through :]
+            lengths = (cut.moved if axis in whole else shape[axis] for axis, cut in enumerate(axes))
+            seeks = count_runs(source.layout, shape, cuts, through)
+            yield seeks, prod(lengths) * problem.source_itemsize
 
     def grid(self, counts: Sequence[int]) -> Grid:
         """Return the parts."""
@@ -283,30 +302,27 @@ def plan_cut(
     problem
         The whole problem.
     counts
-        The possible numbers of parts.
+        The possible numbers of parts. If the target's blocks cannot be divided into any of them,
+        there are fewer parts.
     device
         The device for which time is predicted.
     plan
         Plans one part, given its region.
     workers
         Number of workers; by default as many as parts.
-
-    Raises
-    ------
-    UsageError
-        If the target has too few blocks for any of these numbers, or they cannot be divided so.
     """
+    if not problem.target.grid.n_blocks:
+        return _plan_kinds(_begin_cut(problem, problem.target.grid), device, plan)
     best = best_grids(problem, counts, device, workers=workers)
     cuts = [_begin_cut(problem, grid) for grid in islice(best, _MOST_COMPARED)]
     chosen = cuts[0]
     if len(cuts) > 1:
         # Estimates do not know how much memory a part needs.
-        chosen = min(
-            cuts,
-            key=lambda cut: (
-                predict_seconds(plan(_largest(cut)), device) * n_rounds(cut.count, workers)
-            ),
-        )
+        def seconds(cut: Cut) -> float:
+            longest = predict_seconds(plan(_largest(cut)), device)
+            return _predict_rounds(longest, cut.grid, workers)
+
+        chosen = min(cuts, key=seconds)
     return _plan_kinds(chosen, device, plan)
 
 
@@ -316,23 +332,25 @@ def best_grids(
     """Yield possible parts, in the order of their estimated time; see `plan_cut`."""
     estimates, numbers = _Estimates(problem, device), list(counts)
     blocks = problem.target.grid.counts
+    if not any(_can_split(count, blocks) for count in numbers):
+        numbers = [largest_count(problem.target.grid, numbers[0])]
     found = [each for count in numbers for each in islice(_splits(count, blocks), _MOST_ESTIMATED)]
-    if not found:
-        raise _cannot_cut(blocks, numbers)
 
     def seconds(split: Sequence[int]) -> float:
-        return estimates.seconds(split) * n_rounds(prod(split), workers)
+        return _predict_rounds(estimates.seconds(split), estimates.grid(split), workers)
 
     return map(estimates.grid, sorted(found, key=seconds))
 
 
-def n_rounds(count: int, workers: int | None) -> int:
-    """Return how many parts a worker has one after another."""
-    return 1 if workers is None else ceil(count / workers)
+def _predict_rounds(longest: float, parts: Grid, workers: int | None) -> float:
+    """Predict the time of a worker that has the longest part and, in other rounds, average ones."""
+    rounds = 1 if workers is None else ceil(parts.n_blocks / workers)
+    excess = prod(axis.longest * axis.n_blocks / axis.length for axis in parts.axes)
+    return longest * (1 + (rounds - 1) / excess) + rounds * _SECONDS_PER_PART
 
 
 def largest_count(blocks: Grid, most: int) -> int:
-    """Return the largest possible number of parts up to a limit.
+    """Return the largest possible number of parts up to a limit: 0 if there are no blocks.
 
     Examples
     --------
@@ -341,7 +359,7 @@ def largest_count(blocks: Grid, most: int) -> int:
     [1, 2, 2, 4]
     """
     numbers = range(min(most, blocks.n_blocks), 0, -1)
-    return next(count for count in numbers if any(_splits(count, blocks.counts)))
+    return next((count for count in numbers if _can_split(count, blocks.counts)), 0)
 
 
 def cost_cut(
@@ -359,23 +377,8 @@ def _plan_kinds(cut: Cut, device: Device, plan: Callable[[Region], AnyPlan]) -> 
     return replace(cut, costs=costs)
 
 
-def _cannot_cut(blocks: tuple[int, ...], numbers: list[int]) -> UsageError:
-    shown = " x ".join(map(str, blocks))
-    n_blocks, wanted = prod(blocks), numbers[0]
-    if wanted > n_blocks:
-        return UsageError(
-            f"the target has {n_blocks} blocks, too few for {wanted} parts; use at most {n_blocks} "
-            "parts, or smaller chunks"
-        )
-    possible = [
-        next((n for n in numbers_from if any(_splits(n, blocks))), None)
-        for numbers_from in (range(wanted - 1, 0, -1), range(wanted + 1, n_blocks + 1))
-    ]
-    nearest = " or ".join(str(each) for each in possible if each is not None)
-    return UsageError(
-        f"{shown} blocks cannot be divided into {wanted} boxes of about equal size; use {nearest} "
-        "parts"
-    )
+def _can_split(count: int, blocks: Sequence[int]) -> bool:
+    return next(_splits(count, blocks), None) is not None
 
 
 def _splits(count: int, blocks: Sequence[int]) -> Iterator[tuple[int, ...]]:

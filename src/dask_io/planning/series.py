@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dask_io.notebook import Displayed
 from dask_io.planning.describe import absent_of, table
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import Seeks
 from dask_io.planning.serial import plan_to_json
-from dask_io.units import format_bytes
+from dask_io.units import count, format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dask_io.planning.device import Device
     from dask_io.planning.spill import AnyPlan
 
 
-@dataclass(frozen=True)
-class Series:
+@dataclass(frozen=True, repr=False)
+class Series(Displayed):
     """The plans of several arrays by name, in order. Costs add up; memory is the maximum."""
 
     plans: Mapping[str, AnyPlan]
@@ -79,6 +80,19 @@ class Series:
     def scratch_bytes(self) -> int:
         """Peak scratch space in bytes; each plan removes its scratch blocks at the end."""
         return max((plan.scratch_bytes for plan in self.plans.values()), default=0)
+
+    def _facts(self) -> Iterator[str]:
+        n_bytes = sum(plan.problem.n_bytes for plan in self.plans.values())
+        yield count(len(self.plans), "array")
+        yield count(self.seeks.total, "seek")
+        yield format_bytes(n_bytes)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield "seeks", f"{self.seeks.read:,} read + {self.seeks.write:,} write"
+        yield "memory", format_bytes(self.peak_bytes)
+        for name, plan in self.plans.items():
+            size, *blocks, strategy, seeks, _ = _row(name, plan)[1:]
+            yield name, f"{size}, blocks of {' to '.join(blocks)}, {strategy}, {seeks} seeks"
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [

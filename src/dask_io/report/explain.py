@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dask_io.planning import Candidate, Objective, find_candidates, predict_seconds
-from dask_io.report.text import format_seconds
-from dask_io.units import format_bytes
+from dask_io.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from dask_io.planning import AnyPlan, Device

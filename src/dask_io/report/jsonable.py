@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dask_io.engine.verify import Verification
     from dask_io.geometry import Axis, Grid
     from dask_io.planning import AnyPlan, Device
+    from dask_io.planning.suggest import AccessCost, Suggestion
     from dask_io.report.explain import Explanation
 
 
@@ -180,10 +181,11 @@ def run_to_json(
     planned = None
     if plan is not None:
         planned = {**any_plan_to_json(plan, device), "inferred": inferred or None}
-    return {"plan": planned, "result": _result_to_json(result)}
+    return {"plan": planned, "result": result_to_json(result)}
 
 
-def _result_to_json(result: RunResult) -> dict[str, Any]:
+def result_to_json(result: RunResult) -> dict[str, Any]:
+    """Return the result of a run."""
     return {
         "seconds": result.seconds,
         "seeks": {"read": result.seeks.read, "write": result.seeks.write},
@@ -201,7 +203,7 @@ def repair_to_json(repair: Repaired) -> dict[str, Any]:
     """Return the damage of each array, and the run that repaired it."""
     return {
         "plan": None,
-        "result": _result_to_json(repair.result),
+        "result": result_to_json(repair.result),
         "blocks": repair.n_blocks,
         "blocks_damaged": repair.n_damaged,
         "damaged": [
@@ -282,6 +284,27 @@ def verification_to_json(found: Verification) -> dict[str, Any]:
         "first_difference": region
         and [list(bounds) for bounds in zip(region.start, region.stop, strict=True)],
         "place": found.place,
+    }
+
+
+def suggestion_to_json(found: Suggestion) -> dict[str, Any]:
+    """Return suggested chunks, and the cost of each access before and after."""
+
+    def cost(one: AccessCost) -> dict[str, float]:
+        return {"requests": one.requests, "bytes": one.n_bytes, "seconds": one.seconds}
+
+    return {
+        "chunks": list(found.chunks),
+        "shards": found.shards and list(found.shards),
+        "accesses": [
+            {
+                "access": access.name,
+                "extent": list(access.extent),
+                "before": cost(before),
+                "after": cost(after),
+            }
+            for access, before, after in zip(found.accesses, found.before, found.after, strict=True)
+        ],
     }
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from dask_io.report.text import format_seconds
-from dask_io.units import format_bytes
+from dask_io.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from dask_io.planning import AnyPlan, Cut
@@ -18,16 +17,27 @@ _MIB = 2**20
 _PATIENCE, _SHORTEST_MINUTES = 3, 15
 
 
-def parts_text(cut: Cut, plan: AnyPlan, *, processes: int | None = None) -> str:
-    """Describe parts and their costs, compared with the plan of one process."""
+def parts_text(
+    cut: Cut, plan: AnyPlan, *, processes: int | None = None, requested: int | None = None
+) -> str:
+    """Describe parts and their costs, compared with the plan of one process.
+
+    There may be fewer parts than `requested`.
+    """
+    if not cut.count:
+        return "  parts     none, because the target has no blocks"
     n_bytes, seeks = _redundant(cut, plan)
     about = "" if cut.is_exact else "about "
     shape = " x ".join(map(str, cut.grid.counts))
     redundant = f"{about}{format_bytes(n_bytes)} and {seeks:,} seeks more than one process reads"
     workers = processes or cut.count
+    fewer = ""
+    if requested is not None and requested > cut.count:
+        blocks = " x ".join(map(str, plan.problem.target.grid.counts))
+        fewer = f"; {blocks} blocks cannot be divided into {requested:,}"
     together = format_seconds(cut.predict_seconds(workers))
     rows = [
-        ("parts", f"{cut.count:,} ({shape}), balance {cut.balance:.0%}"),
+        ("parts", f"{cut.count:,} ({shape}), balance {cut.balance:.0%}{fewer}"),
         ("redundant", redundant if n_bytes or seeks else "nothing is read twice"),
         ("per part", f"{format_bytes(cut.memory)} memory, {_range_text(cut)}"),
         ("together", f"{together} with {workers:,} processes, if the storage keeps up"),
@@ -58,7 +68,7 @@ def parts_to_json(cut: Cut, plan: AnyPlan, *, script: str | None = None) -> dict
         "memory": cut.memory,
         "seconds": {
             "longest": cut.longest,
-            "mean": cut.seconds / cut.count,
+            "mean": cut.seconds / max(1, cut.count),
             "total": cut.seconds,
         },
         "seeks": {"read": cut.seeks.read, "write": cut.seeks.write},

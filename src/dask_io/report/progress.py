@@ -1,107 +1,316 @@
-"""A progress line on a terminal."""
+"""The progress of a run: as a bar on a terminal or in Jupyter, as lines, or as JSON."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
-from contextlib import suppress
-from threading import Lock
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from dask_io.report.text import format_seconds, format_speed
+from dask_io.engine.machine import resident_bytes
+from dask_io.errors import UsageError
+from dask_io.units import format_bytes, format_seconds, format_speed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self, TextIO
+    from collections.abc import Callable, Iterator
+    from typing import TextIO
 
     from dask_io.engine.run import Progress
 
-_PAUSE = 0.1
-_ERASE = "\r\x1b[K"
-_WIDEST = 100
+KINDS = ("auto", "bar", "plain", "json", "none")
+"""The ways to show progress; `auto` is a bar on a terminal, else plain lines."""
+
+# Seconds between lines: often at first, seldom in a long log.
+_FIRST, _LONGEST, _JSON = 10.0, 300.0, 1.0
+_MOST_PERCENT = 99
+# The part of the work after which its speed is known.
+_STEADY = 0.05
 
 
-class ProgressLine:
-    """Draws progress on a terminal, at most ten times a second, and erases it at the end.
+class Lines(Protocol):
+    """What takes lines: a stream or a log."""
 
-    If the stream is not a terminal, `update` is None, so that the run does not report progress in
-    vain. Updates may come from any thread.
+    def write(self, text: str, /) -> object:
+        """Write a line."""
+
+
+@dataclass
+class Watch:
+    """The latest progress of a run, and what follows from it.
+
+    `label` says what is done, `then` what is done after everything is written. If a `budget` is
+    given, the memory that the process has taken since the beginning is compared with it.
     """
 
-    def __init__(
-        self,
-        stream: TextIO,
-        *,
-        label: str = "",
-        then: str = "",
-        quiet: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._stream, self._label, self._then = stream, label, then
-        self._clock, self._lock = clock, Lock()
-        self._started = self._next = clock()
-        self._open = not quiet and stream.isatty() and os.environ.get("TERM") != "dumb"
-        self.update = self._update if self._open else None
+    label: str = ""
+    then: str = ""
+    unit: str = "block"
+    budget: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    latest: Progress | None = None
+    started: float = field(init=False)
+    n_bytes_before: int | None = field(init=False)
 
-    def __enter__(self) -> Self:
-        if self._open:
-            self._draw(f"{self._label} ..." if self._label else "...")
-        return self
+    def __post_init__(self) -> None:
+        self.started, self.n_bytes_before = self.clock(), resident_bytes()
+        self._first = (0.0, 0.0)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with self._lock:
-            if self._open:
-                self._open = False
-                self._write(_ERASE)
+    def update(self, progress: Progress) -> None:
+        """Take the progress of the run, from any thread."""
+        before, self.latest = self.latest, progress
+        # Arrays may be read back one after another, or before they are written.
+        if before is None or progress.n_bytes_written < before.n_bytes_written:
+            self._first = (self.fraction, self.seconds)
 
-    def _update(self, progress: Progress) -> None:
-        """Redraw the line if it is due."""
-        now, done = self._clock(), progress.n_bytes_written >= progress.n_bytes
-        if now < self._next and not done:
-            return
-        # If another thread is drawing, skip this update. The last one is never skipped.
-        if not self._lock.acquire(blocking=done):
-            return
-        try:
-            if self._open:
-                self._next = now + _PAUSE
-                self._draw(self._line(progress, now - self._started))
-        finally:
-            self._lock.release()
+    @property
+    def seconds(self) -> float:
+        """The time since the beginning."""
+        return self.clock() - self.started
 
-    def _line(self, progress: Progress, seconds: float) -> str:
-        written, n_bytes = progress.n_bytes_written, progress.n_bytes
-        if written >= n_bytes and self._then:
-            return f"{self._then} ..."
-        part = min(1.0, written / n_bytes) if n_bytes else 1.0
-        left = format_seconds(seconds / part - seconds) if part else "?"
-        numbers = (
-            f"{part:4.0%}  {progress.n_blocks_written:,}/{progress.n_blocks:,} blocks  "
-            f"{format_speed(written, seconds)}  {left} left"
-        )
-        label = f"{self._label} " if self._label else ""
-        room = min(40, self._width() - len(label) - len(numbers) - 4)
-        if room < 5:  # noqa: PLR2004  # a shorter bar is useless
-            return f"{label}{numbers}"
-        full = int(part * room)
-        return f"{label}[{'#' * full}{'.' * (room - full)}] {numbers}"
+    @property
+    def phase(self) -> str:
+        """What is being done."""
+        now = self.latest
+        if now is not None and now.n_bytes_written >= now.n_bytes:
+            return self.then or "finishing"
+        return self.label
 
-    def _width(self) -> int:
-        with suppress(OSError, ValueError):
-            return min(_WIDEST, os.get_terminal_size(self._stream.fileno()).columns or _WIDEST)
-        return 80
+    @property
+    def fraction(self) -> float:
+        """How much of the work of this run is done: reading and writing count the same."""
+        now = self.latest
+        if now is None:
+            return 0.0
+        left = now.n_bytes - now.n_bytes_skipped
+        if left <= 0:
+            return 1.0
+        # Data is read before it is written, so that written bytes alone would lag behind.
+        read = now.n_bytes_read or now.n_bytes_written
+        moved = read + now.n_bytes_written - 2 * now.n_bytes_skipped
+        return max(0.0, min(1.0, moved / (2 * left)))
 
-    def _draw(self, line: str) -> None:
-        self._write(_ERASE + line[: self._width() - 1])
+    @property
+    def written(self) -> float:
+        """The part of the target that is there, also from earlier runs."""
+        now = self.latest
+        if now is None:
+            return 0.0
+        return now.n_bytes_written / now.n_bytes if now.n_bytes else 1.0
 
-    def _write(self, text: str) -> None:
-        # A closed terminal must not end the run.
-        with suppress(OSError, ValueError):
-            self._stream.write(text)
-            self._stream.flush()
+    @property
+    def percent(self) -> int:
+        """The part of the target that is there; 100 only when everything is done."""
+        return min(_MOST_PERCENT, int(100 * self.written))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time until everything is written, None if it is not known yet."""
+        done, (first, then) = self.fraction, self._first
+        if done > first + _STEADY:
+            # What happens before the first block is written takes no longer for a larger array.
+            return (self.seconds - then) * (1 - done) / (done - first)
+        return self.seconds * (1 / done - 1) if done else None
+
+    @property
+    def memory(self) -> int | None:
+        """The memory taken since the beginning, in bytes."""
+        now = resident_bytes()
+        if now is None or self.n_bytes_before is None:
+            return None
+        return max(0, now - self.n_bytes_before)
+
+    def numbers(self) -> str:
+        """Return the counts, rates, memory and time left, as far as they are known."""
+        now = self.latest
+        if now is None or now.n_bytes_written >= now.n_bytes:
+            return format_seconds(self.seconds)
+        # The most important first, because narrow terminals cut the end.
+        parts = [f"{self.percent}%"]
+        if (left := self.seconds_left) is not None:
+            parts.append(f"{format_seconds(left) if left < 1 else format_whole(left)} left")
+        parts += [
+            format_speed(now.n_bytes_written - now.n_bytes_skipped, self.seconds),
+            format_part(now.n_bytes_written, now.n_bytes),
+            f"{now.n_blocks_written:,}/{now.n_blocks:,} {self.unit}s",
+        ]
+        used = self.memory
+        if self.budget is not None and used is not None:
+            parts.append(f"memory {format_part(used, self.budget)}")
+        return ", ".join(parts)
+
+    def line(self) -> str:
+        """Return the progress as one line."""
+        return f"{self.phase}: {self.numbers()}" if self.phase else self.numbers()
+
+    def json_line(self) -> str:
+        """Return the progress as a JSON object in one line; unknown values are null."""
+        now = self.latest
+        left = self.seconds_left
+        found = {
+            "phase": self.phase,
+            "seconds": round(self.seconds, 3),
+            "seconds_left": None if left is None else round(left, 3),
+            "bytes": {
+                "read": now and now.n_bytes_read,
+                "written": now and now.n_bytes_written,
+                "skipped": now and now.n_bytes_skipped,
+                "total": now and now.n_bytes,
+            },
+            "blocks": {"written": now and now.n_blocks_written, "total": now and now.n_blocks},
+            "memory": {"used": self.memory, "budget": self.budget},
+        }
+        return json.dumps({"progress": found})
+
+
+def format_whole(seconds: float) -> str:
+    """Format a duration without fractions of seconds.
+
+    Examples
+    --------
+    >>> format_whole(12.6), format_whole(75)
+    ('13 s', '1 min 15 s')
+    """
+    return f"{round(seconds)} s" if round(seconds) < 60 else format_seconds(seconds)  # noqa: PLR2004  # a minute
+
+
+def format_part(part: int, whole: int) -> str:
+    """Format a part of a number of bytes.
+
+    Examples
+    --------
+    >>> format_part(2**20, 2**21), format_part(2**20, 2**30)
+    ('1.00 of 2.00 MiB', '1.00 MiB of 1.00 GiB')
+    """
+    first, last = format_bytes(part), format_bytes(whole)
+    number, unit = first.split()
+    return f"{number if last.endswith(f' {unit}') else first} of {last}"
+
+
+@contextmanager
+def showing(
+    kind: str, watch: Watch, *, stream: TextIO | None = None, log: Lines | None = None
+) -> Iterator[Callable[[Progress], None] | None]:
+    """Show the progress of a run while the context is open.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`.
+    watch
+        What is shown.
+    stream
+        Where it is shown, by default stderr.
+    log
+        A file that also gets the plain lines.
+
+    Yields
+    ------
+    Callable[[Progress], None] | None
+        The function that takes the progress, None if nothing is shown.
+    """
+    stream = stream or sys.stderr
+    kind = _best(stream) if kind == "auto" else kind
+    with ExitStack() as stack:
+        if log is not None:
+            stack.enter_context(_lines(watch.line, log, _FIRST))
+        if kind == "bar":
+            stack.enter_context(_bar(watch, stream))
+        elif kind == "plain":
+            stack.enter_context(_lines(watch.line, stream, _FIRST))
+        elif kind == "json":
+            stack.enter_context(_lines(watch.json_line, stream, _JSON))
+        yield None if kind == "none" and log is None else watch.update
+
+
+def _best(stream: TextIO) -> str:
+    if _in_jupyter():
+        return "bar" if find_spec("ipywidgets") else "plain"
+    return "bar" if stream.isatty() and os.environ.get("TERM") != "dumb" else "plain"
+
+
+def _in_jupyter() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+OnProgress: TypeAlias = "Callable[[Progress], None] | bool | str | None"
+"""What Python programs give as `progress`: True or one of `KINDS` to show it, or a function."""
+
+
+@contextmanager
+def taking(progress: OnProgress, watch: Watch) -> Iterator[Callable[[Progress], None] | None]:
+    """Show progress in one of `KINDS`, or yield the function that takes it, if there is one.
+
+    Raises
+    ------
+    UsageError
+        If it is neither.
+    """
+    kind = "auto" if progress is True else progress
+    if isinstance(kind, str) and kind in KINDS:
+        with showing(kind, watch) as update:
+            yield update
+    elif isinstance(progress, str) or not (
+        progress is None or progress is False or callable(progress)
+    ):
+        known = ", ".join(KINDS)
+        raise UsageError(f"progress {progress!r} is not known; give True, a function or {known}")
+    else:
+        yield progress or None
+
+
+@contextmanager
+def _lines(make_line: Callable[[], str], stream: Lines, pause: float) -> Iterator[None]:
+    """Write a line now and then, from a thread of its own."""
+    done = Event()
+
+    def write() -> None:
+        wait = pause
+        while not done.wait(wait):
+            # A closed stream must not end the run.
+            with suppress(OSError, ValueError):
+                stream.write(f"{make_line()}\n")
+            if pause > _JSON:
+                wait = min(_LONGEST, 2 * wait)
+
+    thread = Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextmanager
+def _bar(watch: Watch, stream: TextIO) -> Iterator[None]:
+    """Draw a bar, and erase it at the end."""
+    from rich.console import Console  # noqa: PLC0415  # takes 50 ms, only for a bar
+    from rich.progress import (  # noqa: PLC0415  # takes 50 ms, only for a bar
+        BarColumn,
+        ProgressColumn,
+        Task,
+    )
+    from rich.progress import Progress as Bar  # noqa: PLC0415  # takes 50 ms, only for a bar
+    from rich.text import Text  # noqa: PLC0415  # takes 50 ms, only for a bar
+
+    class Phase(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            # Rendered first: the bar next to it shows what is known now.
+            task.completed, task.total = watch.written, None if watch.written >= 1 else 1.0
+            return Text(watch.phase)
+
+    class Numbers(ProgressColumn):
+        def render(self, task: Task) -> Text:  # noqa: ARG002  # the latest progress counts
+            return Text(watch.numbers(), overflow="ellipsis", no_wrap=True)
+
+    console = Console() if _in_jupyter() else Console(file=stream)
+    bar = Bar(Phase(), BarColumn(bar_width=12), Numbers(), console=console, transient=True)
+    bar.add_task("", total=1.0)
+    with bar:
+        yield

@@ -11,18 +11,16 @@ from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
 from dask_io.report.space import space_rows
 from dask_io.stores.space import Space
 from dask_io.stores.spec import CODECS_OF_FILES, SPACE
-from dask_io.units import format_bytes
+from dask_io.units import by, count, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from dask_io.engine.run import RunResult
-    from dask_io.engine.verify import Verification
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
     from dask_io.report.explain import Explanation
     from dask_io.report.jsonable import Described, DescribedGroup
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _NARROWEST, _LONGEST_LINE = 8, 72
 _MOST_LISTED = 20
 
@@ -79,12 +77,13 @@ def _predicted(plan: AnyPlan | Sweeps | Series, device: Device) -> str:
     return format_seconds(predict_seconds(plan, device))
 
 
-def run_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
-    """Describe a run, with predicted and measured costs."""
-    return f"{done_text(result)}\n{_counts(plan, result)}"
+def run_text(plan: AnyPlan | Sweeps | Series, result: RunResult, *, unit: str = "block") -> str:
+    """Describe a run in two lines: what was written, and at which cost."""
+    return f"{result.describe(unit=unit)}\n{_costs(plan, result)}"
 
 
-def _counts(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
+def counts_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
+    """Compare the measured costs of a run with those predicted, in a table."""
     peak = "unknown" if result.peak_memory is None else format_bytes(result.peak_memory)
     rows = [
         ("", "predicted for all" if result.blocks_skipped else "predicted", "measured"),
@@ -96,40 +95,51 @@ def _counts(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
     return table(rows)
 
 
-def done_text(result: RunResult) -> str:
-    """Describe a run in one line."""
-    blocks = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
-    done = (
-        f"wrote {blocks}, {format_bytes(result.n_bytes_written)}, in "
-        f"{format_seconds(result.seconds)} ({format_speed(result.n_bytes_written, result.seconds)})"
-    )
-    skipped = f"; {result.blocks_skipped:,} were already there" if result.blocks_skipped else ""
-    verified = "; verified: read back and compared" if result.verified else ""
-    names = ", ".join(result.not_kept).replace("_", " ")
-    not_kept = f"; not kept: {names}" if names else ""
-    return f"{done}{skipped}{verified}{not_kept}"
+def _costs(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
+    """Describe how often blocks were visited, and the memory."""
+    seeks = f"{result.seeks.read:,} read and {count(result.seeks.write, 'write seek')}"
+    if result.blocks_skipped:
+        # The plan also covers what an earlier run has written.
+        how = ""
+    elif result.seeks == plan.seeks:
+        how = ", as predicted"
+    else:
+        how = f" ({plan.seeks.read:,} and {plan.seeks.write:,} predicted)"
+    scratch = ""
+    if result.n_bytes_scratch:
+        scratch = f"; {format_bytes(result.n_bytes_scratch)} passed through scratch files"
+    peak = ""
+    if result.peak_memory is not None:
+        predicted = format_bytes(plan.peak_bytes)
+        peak = f"; {format_bytes(result.peak_memory)} of memory ({predicted} predicted)"
+    return f"{seeks}{how}{scratch}{peak}"
 
 
 def info_text(info: Described) -> str:
     """Describe a store."""
+    rows = info_rows(info)
+    width = max(_NARROWEST, *(len(name) for name, _ in rows))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def info_rows(info: Described) -> list[tuple[str, str]]:
+    """Return what describes a store, each with its name."""
     axes = info.grid.axes
     uneven = ["" if axis.chunk else f", uneven along axis {i}" for i, axis in enumerate(axes)]
     orders = {"C": "C (last axis fastest)", "F": "F (first axis fastest)"}
     size, on_disk = format_bytes(info.n_bytes), format_bytes(info.n_bytes_on_disk)
-    rows = [
+    return [
         ("place", printable(info.place)),
         ("format", info.format),
-        ("shape", _by(info.shape)),
+        ("shape", by(info.shape)),
         ("dtype", printable(str(info.dtype))),
-        ("blocks", f"{info.grid.n_blocks:,} of {_by(info.grid.longest)}{''.join(uneven)}"),
+        ("blocks", f"{info.grid.n_blocks:,} of {by(info.grid.longest)}{''.join(uneven)}"),
         ("order", orders.get(info.order, f"axes {info.order}, slowest first")),
         ("size", f"{size} ({info.n_bytes:,} bytes)"),
         ("on disk", f"{on_disk} ({info.n_bytes_on_disk:,} bytes){_compressed(info)}"),
         *_naming_rows(info),
         *_metadata_rows(info.metadata),
     ]
-    width = max(_NARROWEST, *(len(name) for name, _ in rows))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
 def group_text(group: DescribedGroup) -> str:
@@ -137,10 +147,10 @@ def group_text(group: DescribedGroup) -> str:
     rows: list[tuple[str, ...]] = [("array", "shape", "dtype", "blocks", "size", "on disk", "")]
     for name, info in group.arrays.items():
         sizes = format_bytes(info.n_bytes), format_bytes(info.n_bytes_on_disk)
-        blocks = f"{info.grid.n_blocks:,} of {_by(info.grid.longest)}"
+        blocks = f"{info.grid.n_blocks:,} of {by(info.grid.longest)}"
         names = ", ".join(map(str, info.metadata.get("dimension_names") or ()))
         dtype = _brief(str(info.dtype))
-        rows.append((printable(name), _by(info.shape), dtype, blocks, *sizes, _brief(names)))
+        rows.append((printable(name), by(info.shape), dtype, blocks, *sizes, _brief(names)))
     for name, problem in group.others.items():
         is_copied = name not in group.uncopied
         how = "copied verbatim" if is_copied else f"cannot be copied: it {problem}"
@@ -180,7 +190,7 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         words = sorted(" + ".join(map(_codec, codecs)) or "none" for codecs in several)
         yield "codec", printable(" and ".join(words))
     if metadata.get("shards"):
-        yield "shards", _by(metadata["shards"])
+        yield "shards", by(metadata["shards"])
     if metadata.get("fill_value") is not None:
         yield "fill", _brief(str(metadata["fill_value"]))
     if metadata.get("dimension_names"):
@@ -205,34 +215,28 @@ def _brief(text: str) -> str:
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 3]}..."
 
 
-def verification_text(found: Verification) -> str:
-    """Describe whether two arrays are equal."""
-    elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
-    if found.equal:
-        return f"equal: {elements} compared"
-    where = f"{found.first_difference}{f' of {printable(found.place)}' if found.place else ''}"
-    if found.n_differing is None:
-        return f"differs from what was written, first in region {where}"
-    return f"{found.n_differing:,} of {elements} differ, first in region {where}"
-
-
 def repair_text(repair: Repaired) -> str:
     """Describe the damage, and what was or would be rewritten."""
     if not repair.damaged:
-        blocks = f"{repair.n_blocks:,} block{'s' * (repair.n_blocks != 1)}"
+        blocks = count(repair.n_blocks, "block")
         return f"nothing to repair: {blocks} checked, none damaged"
     result = repair.result
     if result.verified:
         size, time = format_bytes(result.n_bytes_written), format_seconds(result.seconds)
-        written = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
+        written = count(result.blocks_written, "block")
         head = f"rewrote {written}, {size}, in {time}; these were damaged:"
     else:
         head = "these are damaged and would be rewritten:"
-    return "\n".join([head, *(f"  {_damage_text(each)}" for each in repair.damaged)])
+    return "\n".join([head, *(f"  {damage_text(each)}" for each in repair.damaged)])
 
 
-def _damage_text(damage: DamagedArray) -> str:
+def damage_text(damage: DamagedArray) -> str:
     """Describe the damage to one array, in a line."""
+    return f"{printable(damage.place)}: {what_is_damaged(damage)}"
+
+
+def what_is_damaged(damage: DamagedArray) -> str:
+    """Describe the damage to one array, without its name."""
     listed = [",".join(map(str, index)) for index in damage.blocks[:_MOST_LISTED]]
     rest = damage.n_damaged - len(listed)
     parts = list(damage.others)
@@ -240,37 +244,4 @@ def _damage_text(damage: DamagedArray) -> str:
         more = f" and {rest:,} more" if rest else ""
         parts.insert(0, f"block{'s' * (damage.n_damaged != 1)} {' '.join(listed)}{more}")
     whole = " (the whole file is rewritten)" if damage.needs_whole_file else ""
-    return f"{printable(damage.place)}: {', '.join(parts)}{whole}"
-
-
-def format_seconds(seconds: float) -> str:
-    """Format a duration in its two largest units.
-
-    Examples
-    --------
-    >>> [format_seconds(s) for s in (0.1234, 12.34, 75, 7260, 200_000)]
-    ['0.12 s', '12.3 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
-    """
-    if seconds < _MINUTE:
-        return f"{seconds:.2f} s" if seconds < _MINUTE / 6 else f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
-    if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
-
-
-def format_speed(n_bytes: int, seconds: float) -> str:
-    """Format a speed in megabytes per second.
-
-    Examples
-    --------
-    >>> format_speed(123_000_000, 2)
-    '61.5 MB/s'
-    """
-    return f"{n_bytes / max(seconds, 1e-6) / 1e6:,.1f} MB/s"
-
-
-def _by(lengths: Iterable[int]) -> str:
-    return " x ".join(map(str, lengths))
+    return f"{', '.join(parts) or 'nothing is damaged'}{whole}"

@@ -205,6 +205,9 @@ class Medium(Protocol):
     def finder(self, root: Any) -> Callable[[str], FileInfo | None]:
         """Return a function like `find` for many files in a directory; it may cache a listing."""
 
+    def finder_inside(self, root: Any) -> Callable[[str], FileInfo | None]:
+        """Return a function like `finder`; it raises `DataError` for links out of the directory."""
+
     def sizes(self, folder: Any) -> dict[str, int]:
         """Return the sizes of all entries of a directory, `NOT_A_FILE` for non-files."""
 

@@ -31,6 +31,29 @@ def temporary_name(name: str, mark: str = "") -> str:
     return f".{name}.~{mark}.part" if mark else f".{name}.part"
 
 
+def sidecar_name(journal: str) -> str:
+    """Return the name of the file that is left of a journal next to a complete one-file target.
+
+    Examples
+    --------
+    >>> sidecar_name("merged.npy.dask-io")
+    '.merged.npy.dask-io'
+    """
+    return f".{journal}"
+
+
+def target_of(name: str) -> str:
+    """Return the name of the one-file target to which a file or directory belongs, if it is ours.
+
+    Examples
+    --------
+    >>> [target_of(name) for name in ("x.npy.dask-io", ".x.npy.dask-io", ".x.npy", ".dask-io")]
+    ['x.npy', 'x.npy', '.x.npy', '']
+    """
+    found = name.removesuffix(JOURNAL)
+    return found.removeprefix(".") if found != name else name
+
+
 def whole_name(name: str) -> str:
     """Return the final name of a file that may still have a temporary name.
 

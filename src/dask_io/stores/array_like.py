@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.errors import printable
 from dask_io.geometry import Region
+from dask_io.notebook import Displayed
+from dask_io.python_errors import raises_for_python
 from dask_io.stores.staging import new_staging
 from dask_io.stores.store import inferred_in
+from dask_io.units import by, format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from dask_io.stores.store import Source
 
 
-@dataclass(frozen=True, slots=True)
-class BlockArray:
+@dataclass(frozen=True, slots=True, repr=False)
+class BlockArray(Displayed):
     """An array in blocks that is read where it is indexed.
 
     Made for ``dask.array.from_array(x, chunks=x.chunks)``: it has a shape, a dtype and chunks,
@@ -48,19 +52,33 @@ class BlockArray:
         """Lengths of the blocks along each axis, as Dask writes them."""
         return tuple(tuple(axis.lengths()) or (0,) for axis in self.source.grid.axes)
 
-    def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.shape)) or "one element"
-        place = printable(self.source.place)
-        inferred = inferred_in(self.source)
-        names = f", file names inferred as {printable(inferred)}" if inferred else ""
-        blocks = f"in blocks of {self.source.grid}{names}"
-        return f"<BlockArray {place}: {shape} of {self.dtype}, {blocks}>"
+    def _where(self) -> Sequence[str]:
+        return (self.source.place,)
+
+    def _facts(self) -> Iterator[str]:
+        yield f"{by(self.shape)} of {self.dtype}"
+        yield f"in blocks of {self.source.grid}"
+        if inferred := inferred_in(self.source):
+            yield f"file names inferred as {inferred}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        source = self.source
+        yield "place", source.place
+        yield "format", source.format
+        yield "shape", by(self.shape)
+        yield "dtype", str(self.dtype)
+        yield "blocks", f"{source.grid.n_blocks:,} of {source.grid}"
+        yield "order", source.layout.name
+        yield "size", format_bytes(source.grid.size * self.dtype.itemsize)
+        if inferred := inferred_in(source):
+            yield "names", f"{inferred}, inferred from the file names"
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a token that identifies the array by its place and description."""
         region = getattr(self.source, "region", None)
         return type(self).__name__, self.source.place, str(region), str(self.source.describe())
 
+    @raises_for_python
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
         """Read the whole array."""
         if copy is False:
@@ -68,6 +86,7 @@ class BlockArray:
             raise ValueError(message)
         return np.asarray(self[...], dtype=dtype)
 
+    @raises_for_python
     def __getitem__(self, index: Any) -> NDArray[Any]:
         items = index if isinstance(index, tuple) else (index,)
         if Ellipsis in items:
@@ -82,22 +101,22 @@ class BlockArray:
             range(length)[item] if isinstance(item, slice) else _single(item, length)
             for item, length in zip(items, self.shape, strict=True)
         ]
-        values = self._read(Region.of(map(_span, ranges)))
+        values = self.read(Region.of(map(_span, ranges)))
         picks = [
             slice(None, None, positions.step) if isinstance(item, slice) else 0
             for item, positions in zip(items, ranges, strict=True)
         ]
         return values[tuple(picks)]
 
-    def _read(self, region: Region) -> NDArray[Any]:
-        """Read a region, block by block."""
+    def read(self, region: Region) -> NDArray[Any]:
+        """Read a region, block by block; errors are as they were raised."""
         source = self.source
         values = np.empty(region.shape, source.dtype)
         for block, part in source.grid.pieces(region):
             buffer = new_staging(source, part.size * self.dtype.itemsize)
             with source.reader(block) as reader:
                 origin = source.grid.block(block).start
-                inside = part.relative_to(region.start).slices
+                inside = part.slices_from(region.start)
                 values[inside] = reader.read_into(part.relative_to(origin), buffer)
         return values
 

@@ -162,7 +162,7 @@ class Padding(NamedTuple):
             if part.size < slab.size:
                 fill_with(self.fill, raw)
             if part.size:
-                inside: tuple[Any, ...] = (..., *part.relative_to(slab.start).slices)
+                inside: tuple[Any, ...] = (..., *part.slices_from(slab.start))
                 fill(part, view_as_array(raw.data, slab.shape, dtype, layout)[inside])
             yield raw
 

@@ -234,7 +234,11 @@ class BlockFiles(BlockStore, SourceDefaults):
         with self._peeking(name, peek) as peek_header:
             problem, offset = self._look(region, peek_header, size)
         if problem:
-            raise DataError(f"{self._blocks.folder}/{name}", [problem])
+            advice = (
+                "files may be damaged, swapped or misnamed; --check lists all such files before "
+                "anything is written. Correct them, then run again with --overwrite"
+            )
+            raise DataError(f"{self._blocks.folder}/{name}", [problem], advice)
         self._remember(self.grid.flat(index), offset)
         return offset
 

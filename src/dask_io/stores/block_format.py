@@ -211,6 +211,14 @@ class Format:
                 return variant
         return self
 
+    def compressed_by(self, codec: str | None) -> Format:
+        """Return the variant whose files are compressed as a whole by a codec, else this format."""
+        if codec is None or codec.partition(":")[0] != "gzip":
+            return self
+        # Others refuse the option, and say why.
+        takes = (each for each in self.variants if each.stream is not None and each.prepare)
+        return next(takes, self)
+
     def data_name(self, name: str) -> str:
         """Return the name of the file with a block's data; the name given may be its header's.
 

@@ -32,6 +32,26 @@ NAMES = "_ARRAY_DIMENSIONS"
 REFERENCE = "reference"
 """The type of HDF5 attributes that refer to another object in their file."""
 _ZARR_2 = 2
+# Attributes whose values are names of variables that belong to theirs.
+_NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
+
+
+def names_in(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the names of the variables that belong to one with these attributes.
+
+    Examples
+    --------
+    >>> names_in({"coordinates": "lat lon", "grid_mapping": "crs: x y", "units": "K"})
+    ['lat', 'lon', 'crs', 'x', 'y']
+    """
+    found: list[str] = []
+    for word in _NAMING:
+        named = attributes.get(word)
+        text = named.decode(errors="replace") if isinstance(named, bytes) else named
+        if isinstance(text, str):
+            # A mapping may be written as "name: first second".
+            found += (part.rstrip(":") for part in text.split())
+    return found
 
 
 def missing_value_of(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:

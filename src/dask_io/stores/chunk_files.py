@@ -21,9 +21,9 @@ from dask_io.journal.journalled_target import JournalledTarget
 from dask_io.journal.logs import logs_of
 from dask_io.storage.files import medium_of, read_whole, write_whole
 from dask_io.storage.location import is_taken, is_url
-from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.chunk_finder import ChunkFinder
 from dask_io.stores.chunked_source import Chunks, Located
 from dask_io.stores.chunked_target import ChunkedTarget
 from dask_io.stores.staging import room_for
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dask_io.storage.location import Location
-    from dask_io.storage.medium import Durability, FileInfo, Medium, Reader
+    from dask_io.storage.medium import Durability, Medium, Reader
     from dask_io.storage.tally import Tally
     from dask_io.stores.spec import ArraySpec
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _LONGEST_DOCUMENT = 16 * 2**20
 # The most chunks that are counted one by one when a run is planned.
 _MOST_LISTED = 2**16
-# The most folders that are remembered to be inside the array's directory.
-_MOST_KNOWN = 1024
 # Bytes of a file that are written at once.
 _GATHERED = 2**20
 # Marks an array from which a run has begun to remove chunks. Readers would see zeros.
@@ -224,14 +222,12 @@ class ChunkFiles(Chunks):
         self._forget()
 
     def _forget(self) -> None:
-        self._real = self.path.resolve()
-        self._find_file: Callable[[str], FileInfo | None] = self.folder.medium.finder(self.path)
-        self._within: set[Path] = set()
+        self._finder = ChunkFinder(self.folder.medium, self.path)
         self._is_marked, self._lock = False, Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # Locks and open listings cannot be pickled.
-        left_out = {"_real", "_find_file", "_within", "_is_marked", "_lock"}
+        left_out = {"_finder", "_is_marked", "_lock"}
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -267,28 +263,7 @@ class ChunkFiles(Chunks):
 
     def find(self, name: str) -> Located | None:
         """Return a file of the array's directory, as `locate` does."""
-        path = self.path / name
-        with storage_errors(path):
-            found = self._find_file(name)
-        if found is None:
-            return None
-        if not self._is_within(path):
-            raise DataError(str(path), [f"leads out of {self.place}"])
-        if found.size == NOT_A_FILE:
-            raise DataError(str(path), ["is not a file"])
-        return Located(path, found.size, 0, found.mark)
-
-    def _is_within(self, path: Location) -> bool:
-        """Tell whether a chunk is in the array's directory; each folder is checked once."""
-        if not isinstance(path, Path) or path.is_symlink():
-            return leads_into(path, self._real)
-        if path.parent not in self._within:
-            if not leads_into(path.parent, self._real):
-                return False
-            if len(self._within) == _MOST_KNOWN:
-                self._within.clear()
-            self._within.add(path.parent)
-        return True
+        return self._finder.locate(name)
 
     def open(self, located: Located, tally: Tally) -> Reader:
         """Open the file of a chunk."""
@@ -296,12 +271,7 @@ class ChunkFiles(Chunks):
 
     def identify(self, index: tuple[int, ...]) -> str:
         """Return name, size and mark of a file."""
-        name = self.names.name_of(index)
-        with storage_errors(self.path / name):
-            found = self._find_file(name)
-        if found is None:
-            return "is not stored"
-        return f"{name.rpartition('/')[2]}\0{found.size}\0{found.mark}"
+        return self._finder.identify(self.names.name_of(index))
 
     def unchecked(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield all chunks or shards that are stored."""
@@ -312,7 +282,7 @@ class ChunkFiles(Chunks):
 
     def list_again(self) -> None:
         """Drop the cached listing of objects."""
-        self._find_file = self.folder.medium.finder(self.path)
+        self._finder.list_again()
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a chunk's file, if it exists."""

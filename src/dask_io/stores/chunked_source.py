@@ -46,7 +46,7 @@ class Located(NamedTuple):
     Attributes
     ----------
     path
-        The file or object.
+        The file or object; a string if there may be many.
     n_bytes
         Number of bytes.
     offset
@@ -57,11 +57,16 @@ class Located(NamedTuple):
         How to decode this chunk, if it is not encoded like the others.
     """
 
-    path: Location
+    path: Location | str
     n_bytes: int
     offset: int = 0
     mark: str = ""
     decode: Callable[[NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file or object, without its folder."""
+        return str(self.path).rpartition("/")[2]
 
 
 class Chunks(ABC):
@@ -278,6 +283,11 @@ class ChunkedSource(Generic[C_co]):
         if n_bytes > right:
             return f"is too long: its chunk has {n_bytes} bytes, expected {right} at most"
         return ""
+
+    @property
+    def encoded_grid(self) -> Grid:
+        """The chunks or shards."""
+        return self.spec.write_grid
 
     @contextmanager
     def encoded(self, index: tuple[int, ...]) -> Iterator[StoredBytes | None]:

@@ -193,4 +193,20 @@ class _Search:
             if problem:
                 self.problems.add(name, problem)
             offsets[index] = header.offset
+        if self.have_one_position:
+            self.problems.advice = (
+                "all blocks that were looked at have the same position; they were probably cut "
+                "without adapting their affine. Give each block the affine of its own first voxel "
+                "(nibabel's img.slicer does), or none (qform and sform code 0)"
+            )
         return offsets
+
+    @property
+    def have_one_position(self) -> bool:
+        """Whether the headers read so far all have the same named position."""
+        spaces = [header.space for header in self.headers.values() if header is not None]
+        affines = [None if space is None else space.affine for space in spaces]
+        first = affines[0] if len(affines) > 1 else None
+        return (
+            first is not None and bool(first.coordinates) and affines.count(first) == len(affines)
+        )

@@ -83,8 +83,12 @@ class EncodedSource(Source, Protocol):
     def copying_bytes(self) -> int:
         """Bytes that a visit to a stored block holds, apart from those it returns."""
 
+    @property
+    def encoded_grid(self) -> Grid:
+        """The blocks that can be copied: chunks, or shards of several chunks."""
+
     def encoded(self, index: tuple[int, ...]) -> AbstractContextManager[EncodedReader | None]:
-        """Visit the stored bytes of a block of the target's grid; None if it is not stored."""
+        """Visit the stored bytes of a block of this grid; None if it is not stored."""
 
 
 class EncodedTarget(Target, Protocol):

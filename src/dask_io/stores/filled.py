@@ -10,7 +10,7 @@ from xxhash import xxh3_64
 
 from dask_io.journal.ledger import NOTHING
 from dask_io.stores.addressable import slabs_to_check, view_as_array, view_as_bytes
-from dask_io.stores.padded import fill_with
+from dask_io.stores.padded import fill_with, repeated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from dask_io.geometry import Layout, Region
     from dask_io.stores.addressable import AddressableReader
     from dask_io.stores.padded import PaddedReader
-
-# Few enough for the processor's cache, and to give up early.
-_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,11 @@ def holds_only(raw: NDArray[np.uint8], fill: NDArray[Any]) -> bool:
     >>> holds_only(np.array([0.0, -0.0]).view(np.uint8), np.array(0.0))
     False
     """
-    itemsize = fill.dtype.itemsize
-    pattern = np.frombuffer(fill.tobytes() * max(1, _AT_ONCE // itemsize), np.uint8)
+    element = fill.tobytes()
+    # Most blocks differ in their first element.
+    if raw.nbytes and raw[: len(element)].tobytes() != element:
+        return False
+    pattern = np.frombuffer(repeated(element), np.uint8)
     parts = range(0, raw.nbytes, pattern.nbytes)
     return all(
         np.array_equal(part, pattern[: part.nbytes])

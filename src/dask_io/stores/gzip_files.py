@@ -20,7 +20,13 @@ from dask_io.storage.tally import Tally
 from dask_io.stores.addressable import checksum_of, view_as_array
 from dask_io.stores.block_format import ENCODING
 from dask_io.stores.encoded import AsStored, StoredBytes
-from dask_io.stores.gzip_stream import INPUT_BYTES, MOST_RATIO, STATE_BYTES, GzipStream
+from dask_io.stores.gzip_stream import (
+    DECODER_BYTES,
+    INPUT_BYTES,
+    MOST_RATIO,
+    STATE_BYTES,
+    GzipStream,
+)
 from dask_io.stores.staging import cut, room_for
 from dask_io.stores.store import Access, SourceDefaults
 
@@ -177,7 +183,8 @@ class GzipFiles(SourceDefaults):
         """Other bytes that a visit holds, including the saved states of decoders."""
         n_bytes = prod(self._files.grid.longest) * self.dtype.itemsize
         n_points = min(_MOST_POINTS, n_bytes // _AT_ONCE) if self.is_indivisible else 0
-        return (n_points + 1 + _MOST_STREAMS) * STATE_BYTES + 2 * INPUT_BYTES + _AT_ONCE
+        states = n_points * STATE_BYTES + (1 + _MOST_STREAMS) * DECODER_BYTES
+        return states + 2 * INPUT_BYTES + _AT_ONCE
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -12,11 +12,22 @@ stream, decoding can start at any member.
 from __future__ import annotations
 
 import struct
-import zlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dask_io.codecs.deflate import (
+    ANY_HEADER,
+    ERRORS,
+    GZIP_HEADER,
+    encode,
+    longest_deflated,
+    start_copied_decoder,
+    start_decoder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +37,11 @@ if TYPE_CHECKING:
 INPUT_BYTES = 2**16
 """Encoded bytes that are read at once."""
 STATE_BYTES = 48 * 2**10
-"""Memory of a decoder: its window of 32 KiB, its tables, and the object itself."""
+"""Memory of a saved state: its window of 32 KiB, its tables, and the object itself."""
+DECODER_BYTES = 2 * STATE_BYTES
+"""Memory of a decoder."""
 MOST_RATIO = 1032
 """No stream decodes to more than this many times its size."""
-_GZIP = 31
-_GZIP_OR_ZLIB = 47
 _MAGIC = b"\x1f\x8b\x08"
 _HAS_EXTRA = 4
 # Identifier, length of the field, bytes of the member, bytes of its content.
@@ -38,37 +49,34 @@ _FIELD = struct.Struct("<2sHQQ")
 _ID = b"DI"
 _BEFORE_EXTRA = 10
 _MEMBER_HEADER = _BEFORE_EXTRA + 2 + _FIELD.size
-_TRAILER = struct.Struct("<II")
+_TRAILER_BYTES = 8
 _MOST_MEMBERS = 2**20
 
 
-def member_from(deflated: list[bytes], n_bytes: int, checksum: int) -> list[bytes]:
-    """Build a gzip member with its size in its header, from deflated pieces of its content.
+def member_of(content: bytes | memoryview, level: int) -> tuple[bytes, memoryview]:
+    """Compress content to a gzip member, as its header, with its size, and the rest.
 
     Examples
     --------
     >>> import gzip
-    >>> packer = zlib.compressobj(6, wbits=-15)
-    >>> pieces = [packer.compress(b"brain"), packer.flush()]
-    >>> gzip.decompress(b"".join(member_from(pieces, 5, zlib.crc32(b"brain"))))
+    >>> gzip.decompress(b"".join(member_of(b"brain", 6)))
     b'brain'
     """
-    size = _MEMBER_HEADER + sum(map(len, deflated)) + _TRAILER.size
-    sizes = _FIELD.pack(_ID, _FIELD.size - 4, size, n_bytes)
+    encoded = encode(np.frombuffer(content, np.uint8), level, GZIP_HEADER).data
+    rest = encoded[_BEFORE_EXTRA:]
+    sizes = _FIELD.pack(_ID, _FIELD.size - 4, _MEMBER_HEADER + len(rest), len(content))
     header = _MAGIC + bytes([_HAS_EXTRA, 0, 0, 0, 0, 0, 255]) + struct.pack("<H", _FIELD.size)
-    return [header + sizes, *deflated, _TRAILER.pack(checksum, n_bytes & 0xFFFFFFFF)]
+    return header + sizes, rest
 
 
 def make_member(content: bytes | memoryview, level: int) -> bytes:
     """Compress content to a gzip member with its size in its header."""
-    packer = zlib.compressobj(level, wbits=-15)
-    pieces = [packer.compress(content), packer.flush()]
-    return b"".join(member_from(pieces, len(content), zlib.crc32(content)))
+    return b"".join(member_of(content, level))
 
 
 def longest_member(n_bytes: int) -> int:
     """Return the greatest size of a member: incompressible content is stored as it is."""
-    return _MEMBER_HEADER + _TRAILER.size + n_bytes + 5 * (n_bytes // 16000 + 2) + 64
+    return _MEMBER_HEADER + longest_deflated(n_bytes)
 
 
 def size_of_member(head: bytes) -> tuple[int, int] | None:
@@ -76,7 +84,7 @@ def size_of_member(head: bytes) -> tuple[int, int] | None:
     if len(head) < _MEMBER_HEADER or head[:4] != _MAGIC + bytes([_HAS_EXTRA]):
         return None
     found, length, size, n_bytes = _FIELD.unpack_from(head, _BEFORE_EXTRA + 2)
-    if found != _ID or length != _FIELD.size - 4 or size < _MEMBER_HEADER + _TRAILER.size:
+    if found != _ID or length != _FIELD.size - 4 or size < _MEMBER_HEADER + _TRAILER_BYTES:
         return None
     return size, n_bytes
 
@@ -269,7 +277,7 @@ class GzipStream:
         is_last = not cursor.rest
         try:
             decoded: bytes = decoder.decompress(cursor.rest, min(most, _MOST_AT_ONCE))
-        except zlib.error as error:
+        except ERRORS as error:
             raise ValueError(f"is damaged: its gzip stream cannot be decoded ({error})") from error
         # Even without input, a decoder may have output left.
         if is_last and not decoded and not decoder.eof:
@@ -298,7 +306,10 @@ class GzipStream:
         may_be_zlib = self.may_be_zlib and not cursor.position
         if cursor.rest[0] != _MAGIC[0] and not may_be_zlib:
             raise ValueError("is damaged: something else follows within its gzip stream")
-        cursor.decoder = zlib.decompressobj(_GZIP_OR_ZLIB if may_be_zlib else _GZIP)
+        # States are neither kept nor needed if the stream is read once, or starts anywhere.
+        is_copied = self.most_points > 0 and not self._says_sizes
+        start = start_copied_decoder if is_copied else start_decoder
+        cursor.decoder = start(ANY_HEADER if may_be_zlib else GZIP_HEADER)
 
     def _note_member(self, position: int, offset: int) -> None:
         """Record where a member begins, or compare it with the recorded sizes."""
@@ -386,12 +397,12 @@ def _decode_head(head: bytes, n_bytes: int) -> bytes:
     found, rest = b"", head
     try:
         while rest[:1] == _MAGIC[:1] and len(found) < n_bytes:
-            decoder = zlib.decompressobj(_GZIP)
+            decoder = start_decoder(GZIP_HEADER)
             found += decoder.decompress(rest, n_bytes - len(found))
             if not decoder.eof:
                 break
             rest = decoder.unused_data.lstrip(b"\0")
-    except zlib.error as error:
+    except ERRORS as error:
         if not found:
             raise ValueError(f"is damaged: its gzip stream cannot be decoded ({error})") from error
     return found

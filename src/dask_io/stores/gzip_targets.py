@@ -6,7 +6,6 @@ them as one stream, and `GzipFiles` decodes them one by one and in parallel.
 
 from __future__ import annotations
 
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64
 
+from dask_io.codecs.deflate import ENCODING_BYTES
 from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Region
 from dask_io.journal.one_file_target import OneFileTarget
@@ -37,7 +37,7 @@ from dask_io.stores.gzip_files import (
     slab_shape,
     written_files,
 )
-from dask_io.stores.gzip_stream import content_of, longest_member, make_member, member_from
+from dask_io.stores.gzip_stream import content_of, longest_member, make_member, member_of
 from dask_io.stores.staging import room_for
 from dask_io.stores.store import Access, Footprint, TargetDefaults
 
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Target
 
 _USUAL_LEVEL = 6
-# Memory that zlib needs to compress any content.
-_COMPRESSOR = 2**19
 _PIECE = 2**18
 
 
@@ -118,19 +116,7 @@ def _slab_bytes(blocks: Blocks) -> int:
 
 def _encoding_bytes(blocks: Blocks) -> int:
     """Return the bytes needed to compress a slab: the member and the compressor's memory."""
-    return longest_member(_slab_bytes(blocks)) + _COMPRESSOR + _PIECE
-
-
-def _compress(content: memoryview, level: int) -> list[bytes]:
-    """Compress the content of a member piece by piece, without copying it."""
-    packer, checksum = zlib.compressobj(level, wbits=-15), 0
-    deflated = []
-    for at in range(0, len(content), _PIECE):
-        piece = content[at : at + _PIECE]
-        checksum = zlib.crc32(piece, checksum)
-        deflated.append(packer.compress(piece))
-    deflated.append(packer.flush())
-    return member_from([piece for piece in deflated if piece], len(content), checksum)
+    return longest_member(_slab_bytes(blocks)) + ENCODING_BYTES
 
 
 class GzipBlocksTarget(BlockFilesTarget):
@@ -169,7 +155,7 @@ class GzipBlocksTarget(BlockFilesTarget):
         with self._write_file(name, self.tally) as file:
             header = make_member(self._header(self.grid.block(index)), level)
             members = (
-                _compress(content[at : at + slab], level) for at in range(0, len(content), slab)
+                member_of(content[at : at + slab], level) for at in range(0, len(content), slab)
             )
             file.write(0, memoryview(header))
             offset += len(header)
@@ -298,7 +284,7 @@ class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
     def write_block(self, index: tuple[int, ...], content: memoryview) -> int:
         """Compress a slab, append it to the file, and return the checksum of its member."""
         position = self._position_of(self.grid.block(index))
-        member = _compress(content, level_of(self._blocks))
+        member = member_of(content, level_of(self._blocks))
         n_bytes = sum(map(len, member))
         offset = self._reserve(position, n_bytes)
         found = xxh3_64()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from dask_io.stores.block_names import Names
 
 # Problems that are kept: a hostile description may claim any number of blocks.
+COPY_MISSING = (
+    "copy or write the missing files; if they are empty on purpose, write blocks of zeros"
+)
+"""Advice for files that somebody else has written."""
 _MOST_SHOWN = 1000
 
 
@@ -32,6 +36,7 @@ class Problems:
     def __init__(self, place: str) -> None:
         self.place = place
         self.shown: list[str] = []
+        self.advice = ""
         self.n_found = 0
         self._named: set[str] = set()
 
@@ -53,7 +58,7 @@ class Problems:
             If there was a problem.
         """
         if self.n_found:
-            raise DataError(self.place, self.shown, "", self.n_found)
+            raise DataError(self.place, self.shown, self.advice, self.n_found)
 
 
 def scan(folder: Location) -> dict[str, int]:
@@ -153,8 +158,12 @@ def check_blocks(
         (axis,) = names.slice_axes
         report_missing_slices(names, (i[axis] for i in present), axes[axis].n_blocks, problems)
         return checked
+    if present and any(min(along) > 0 for along in zip(*present, strict=True)):
+        problems.advice = "numbers start at 0 in this pattern; do your names start at 1?"
     for index in _first_missing(expected.grid, present, min(n_missing, _MOST_SHOWN)):
         problems.add(expected.name_of(index), "is missing")
+    if n_missing:
+        problems.advice = problems.advice or COPY_MISSING
     problems.n_found += max(0, n_missing - _MOST_SHOWN)
     return checked
 
@@ -207,9 +216,9 @@ def _wrong_size(size: int, data: int, expected: Expected) -> str:
         found = f"{expected.offset} before the data and {data} of data"
         return f"is {word}: it has {size} bytes, expected {found}"
     if size < data:
-        return f"is truncated: it has {size} bytes, but its data alone {data}"
+        return f"is truncated: it has {size} bytes, but its data alone needs {data}"
     if size > data + expected.offset + expected.format.longest_header:
-        return f"is too long: it has {size} bytes, but its data only {data}"
+        return f"is too long: it has {size} bytes, but its data needs only {data}"
     return ""
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = re.compile(r"([0-9]+)")
 _WIDEST = 100
+# Names that are listed if all others follow one pattern.
+_MOST_ODD = 3
 # Lengths of the axis of colours, and the least length of a picture along both other axes.
 _COLOURS, _LEAST_SIDE = (3, 4), 5
 # The axes that letters stand for, in the order in which arrays usually have them.
@@ -361,7 +363,14 @@ def _see(place: str, names: Collection[str], suffix: str, n_axes: int) -> _Seen:
     parts = [_NUMBERS.split(name.removesuffix(suffix)) for name in names]
     literals = {tuple(each[::2]) for each in parts}
     if len(literals) != 1:
+        kinds: dict[tuple[str, ...], list[str]] = {}
+        for name, each in zip(names, parts, strict=True):
+            kinds.setdefault(tuple(each[::2]), []).append(name)
+        *others, usual = sorted(kinds.values(), key=len)
+        odd = sorted(name for kind in others for name in kind)
         found = f"{len(names)} file names do not follow one pattern"
+        if len(odd) <= _MOST_ODD < len(usual):
+            found += f", because of {', '.join(odd)}: rename or move what is not a block"
         raise DataError(place, [found], _name_it(place, n_axes, suffix))
     texts = tuple(map(frozenset, zip(*(each[1::2] for each in parts), strict=True)))
     values = tuple(frozenset(map(int, group)) for group in texts)

@@ -92,8 +92,10 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
 
 
 def _loses_codec(source: Source, target: Target) -> bool:
-    """Tell whether Zarr 3 lacks the source's codec, so that the target has a default instead."""
+    """Tell whether the target has no codecs, or a default instead of one that Zarr 3 lacks."""
     codecs, dtype = source.metadata.get("codecs", ()), source.dtype
+    if codecs and "codecs" not in target.metadata:
+        return True
     versions = [store.metadata.get("zarr_format") for store in (source, target)]
     if versions[0] == _NEW_ZARR or versions[1] != _NEW_ZARR or not is_replaced(codecs, dtype):
         return False

@@ -50,7 +50,7 @@ def is_padded(shape: tuple[int, ...], stored: tuple[int, ...], layout: Layout) -
     >>> is_padded((2, 4), (4, 4), Layout.c(2)), is_padded((4, 2), (4, 4), Layout.c(2))
     (False, True)
     """
-    return layout.count_runs(Region.whole(shape), stored) > 1
+    return shape != stored and layout.count_runs(Region.whole(shape), stored) > 1
 
 
 def any_padded(grid: Grid, stored: tuple[int, ...], layout: Layout) -> bool:
@@ -191,7 +191,7 @@ def fill_with(fill: NDArray[Any], raw: NDArray[np.uint8]) -> None:
 
 def write_fill(file: Writer, offset: int, n_elements: int, fill: NDArray[Any]) -> None:
     """Write the fill value repeatedly, starting at an offset."""
-    pattern = memoryview(_repeated(fill.tobytes()))
+    pattern = memoryview(repeated(fill.tobytes()))
     n_left = n_elements * fill.dtype.itemsize
     while n_left:
         n_bytes = min(n_left, len(pattern))
@@ -200,7 +200,8 @@ def write_fill(file: Writer, offset: int, n_elements: int, fill: NDArray[Any]) -
 
 
 @lru_cache(maxsize=8)
-def _repeated(element: bytes) -> bytes:
+def repeated(element: bytes) -> bytes:
+    """Repeat the bytes of one element, up to 64 KiB; at least once."""
     return element * max(1, _AT_ONCE // len(element))
 
 
@@ -219,7 +220,7 @@ class PaddedReader(_Padded):
             for box, offset, n_bytes in self.pieces(run.box, at_once(scratch)):
                 read = self.file.read(offset, n_bytes, scratch)
                 if box is not None:
-                    part = values.view(plain(self.dtype))[box.relative_to(region.start).slices]
+                    part = values.view(plain(self.dtype))[box.slices_from(region.start)]
                     part[...] = self.among_padding(read, box)
         return values
 
@@ -259,7 +260,7 @@ class PaddedWriter(_Padded):
         """Write a region's runs one after another, with their padding."""
         for run in self.stretches(region):
             stream = Stream(self.file, self.offset(run.start), staging)
-            self._put(run.box, array[run.box.relative_to(region.start).slices], stream)
+            self._put(run.box, array[run.box.slices_from(region.start)], stream)
             stream.end()
 
     def write_filled(
@@ -285,5 +286,5 @@ class PaddedWriter(_Padded):
             raw = stream.take(n_bytes)
             fill_with(self.fill, np.frombuffer(raw, np.uint8))
             if part is not None:
-                moved = values.view(plain(self.dtype))[part.relative_to(box.start).slices]
+                moved = values.view(plain(self.dtype))[part.slices_from(box.start)]
                 self.among_padding(raw, part)[...] = moved

@@ -56,7 +56,8 @@ def names_by_position(
     if starts is None:
         return None
     found = _match(values, [(numbers[name], start) for name, start in starts.items()])
-    return None if found is None else _write(next(iter(literals)), suffix, values, found)
+    texts = [set(along) for along in zip(*(parts[1::2] for parts in split.values()), strict=True)]
+    return None if found is None else _write(next(iter(literals)), suffix, texts, found)
 
 
 def _sample(numbers: dict[str, tuple[int, ...]]) -> list[str]:
@@ -141,18 +142,19 @@ def _meaning(pairs: set[tuple[int, int]]) -> str:
 def _write(
     literals: tuple[str, ...],
     suffix: str,
-    values: list[list[int]],
+    texts: list[set[str]],
     found: dict[int, tuple[int, str]],
 ) -> BlockNames | None:
     escaped = [literal.replace("{", "{{").replace("}", "}}") for literal in literals]
     pattern = escaped[0]
-    for group, along in enumerate(values):
+    for group, along in enumerate(texts):
         if group in found:
             axis, meaning = found[group]
             spec = "" if meaning == "block" else f":{meaning}"
             pattern += f"{{{axis}{spec}}}"
         else:
-            pattern += str(along[0])
+            # With its leading zeros, as in sub-01.
+            pattern += min(along)
         pattern += escaped[group + 1]
     try:
         return BlockNames(pattern + suffix, inferred=True)

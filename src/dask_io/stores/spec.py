@@ -139,17 +139,17 @@ class ArraySpec:
         """The grid of units that are written at once: shards, or else blocks."""
         return Grid.regular(self.grid.shape, self.shards) if self.shards else self.grid
 
-    @property
+    @cached_property
     def chunks(self) -> tuple[int, ...]:
         """The shape in which blocks are stored."""
         return self.stored_shape or self.grid.longest
 
-    @property
+    @cached_property
     def chunk_bytes(self) -> int:
         """Bytes of a block's elements, with padding."""
         return prod(self.chunks) * self.dtype.itemsize
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """The most bytes of a stored block."""
         return self.chunk_bytes if self.codec is None else self.codec.longest

@@ -142,7 +142,11 @@ class StoreDefaults:
 
     is_indivisible = False
     is_sequential = False
-    encoding: object | None = None
+
+    @property
+    def encoding(self) -> object | None:
+        """Blocks are not copied verbatim."""
+        return None
 
     @property
     def block_names(self) -> BlockNames | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dask_io.errors import UsageError
 from dask_io.stores.spec import crop_described
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dask_io.storage.medium import Durability, Writers
     from dask_io.storage.tally import Tally
     from dask_io.stores.block_names import BlockNames
+    from dask_io.stores.encoded import EncodedReader, EncodedSource, EncodedTarget
     from dask_io.stores.store import Access, BlockReader, BlockWriter, Memory
 
 AnyStore = TypeVar("AnyStore", bound=Store)
@@ -93,6 +94,16 @@ class _View(Generic[AnyStore]):
         return self.whole.tally
 
     @property
+    def encoding(self) -> object | None:
+        """Equal for the same region of arrays that store their blocks in the same way."""
+        return self.whole.encoding and (self.whole.encoding, self.region)
+
+    @property
+    def copying_bytes(self) -> int:
+        """Bytes that a visit to a stored block holds, as of the whole store."""
+        return cast("EncodedSource | EncodedTarget", self.whole).copying_bytes
+
+    @property
     def block_names(self) -> BlockNames | None:
         """The pattern of the whole store's block files, if it has one."""
         return self.whole.block_names
@@ -103,17 +114,24 @@ class _View(Generic[AnyStore]):
 
     def stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
         """Return the index of a block in the whole store."""
-        axes = self.whole.grid.axes
-        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
-        return tuple(a + b for a, b in zip(first, index, strict=True))
+        return _shifted(index, self.whole.grid, self.region)
+
+
+def _shifted(index: tuple[int, ...], grid: Grid, region: Region) -> tuple[int, ...]:
+    """Return the index in a grid of a block whose index is relative to a region."""
+    first = grid.index_at(region.start)
+    return tuple(a + b for a, b in zip(first, index, strict=True))
 
 
 @dataclass(frozen=True)
 class SourceView(_View[Source], SourceDefaults):
     """A region of another source.
 
-    Blocks that extend beyond the region are read in part. Blocks outside it are not read.
+    Blocks that extend beyond the region are read in part. Blocks outside it are not read. If a
+    user gave values of coordinates, `resolved` tells which indices they are.
     """
+
+    resolved: str = field(default="", compare=False)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -150,6 +168,16 @@ class SourceView(_View[Source], SourceDefaults):
     def discard_rest(self) -> None:
         """Keep the rest."""
 
+    @property
+    def encoded_grid(self) -> Grid:
+        """The blocks that can be copied, within the region."""
+        return cast("EncodedSource", self.whole).encoded_grid.clipped(self.region)
+
+    def encoded(self, index: tuple[int, ...]) -> AbstractContextManager[EncodedReader | None]:
+        """Visit the stored bytes of a block of the whole source."""
+        whole = cast("EncodedSource", self.whole)
+        return whole.encoded(_shifted(index, whole.encoded_grid, self.region))
+
     @contextmanager
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
@@ -162,6 +190,12 @@ class SourceView(_View[Source], SourceDefaults):
         before = None if after is None else after.relative_to(shift)
         with self.whole.reader(stored, after=before) as reader:
             yield _ShiftedReader(reader, shift)
+
+
+def resolved_in(stores: Iterable[Source]) -> str:
+    """Return the indices of values that users gave for regions; empty if they gave none."""
+    views = (each for each in stores if isinstance(each, SourceView))
+    return ", ".join(dict.fromkeys(each.resolved for each in views if each.resolved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +267,13 @@ class TargetView(_View[Target], TargetDefaults):
     def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
         """Visit a block."""
         return self.whole.writer(self.stored(index))
+
+    def write_encoded(
+        self, index: tuple[int, ...], n_bytes: int, pieces: Iterator[memoryview]
+    ) -> int:
+        """Write the stored bytes of a block of the whole target."""
+        whole = cast("EncodedTarget", self.whole)
+        return whole.write_encoded(self.stored(index), n_bytes, pieces)
 
     def commit(self, cells: Collection[Written]) -> None:
         """Commit blocks of the whole target."""

@@ -161,7 +161,7 @@ def test_parts_go_on_after_an_interrupted_resume(source: Path, tmp_path: Path) -
     with pytest.raises(StopError):
         run(record, job.parts[1], on_progress=stop_after(2))
     with pytest.raises(StopError):
-        dask_io.resume(target, memory=MEMORY, on_progress=stop_after(5))
+        dask_io.resume(target, memory=MEMORY, progress=stop_after(5))
     results = [run(record, part) for part in job.parts]
     assert sum(result.blocks_skipped for result in results) >= 4
     job.finish(results)
@@ -248,7 +248,7 @@ def test_processes_of_this_machine_share_a_job(source: Path, tmp_path: Path) -> 
         memory=MEMORY,
         processes=2,
         verify=True,
-        on_progress=seen.append,
+        progress=seen.append,
     )
     assert isinstance(result, dask_io.RunResult)
     assert result.blocks_written == 15
@@ -289,7 +289,7 @@ def test_one_part_is_written_by_each_call(source: Path, tmp_path: Path) -> None:
         ({"part": "3"}, "'3' is not a part"),
         ({"part": (1, 2), "processes": 2}, "cannot both be given"),
         ({"processes": 0}, "at least one process"),
-        ({"part": (1, 2), "verify": True}, "dask-io finish --verify"),
+        ({"part": (1, 2), "verify": True}, r"dask_io\.finish\(verify=True\)"),
     ],
 )
 def test_bad_ways_to_share_are_refused(

@@ -8,7 +8,7 @@ from threading import enumerate as enumerate_threads
 
 import pytest
 
-from dask_io.engine.crew import Crew
+from dask_io.engine.crew import Alone, Crew
 
 
 def make_crew(n_threads: int = 1, on_stop: Callable[[], None] = lambda: None) -> Crew:
@@ -224,3 +224,31 @@ def test_interrupts_do_not_end_waiting_for_threads() -> None:
 
     assert ended.is_set()
     assert set(enumerate_threads()) <= before
+
+
+def test_a_tiny_run_does_tasks_at_once() -> None:
+    """Without threads, a task is done when it is added, and then the urgent ones that it adds.
+
+    They run one after another, because they share the staging buffer.
+    """
+    done: list[str] = []
+    with Alone(memoryview(bytearray(1))) as crew:
+
+        def read(_: memoryview) -> None:
+            crew.add_urgent(lambda _: done.append("write"))
+            done.append("read")
+
+        for _ in range(2):
+            crew.add(read)
+        assert done == ["read", "write"] * 2
+        crew.finish()
+
+
+def test_a_tiny_run_raises_errors_at_once() -> None:
+    """An error of a task reaches the thread that adds it."""
+
+    def fail(_: memoryview) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), Alone(memoryview(bytearray(1))) as crew:
+        crew.add(fail)

@@ -138,7 +138,7 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
         remake_target({"format": "memory"}, at=Path("x"), **how)
 
 
-@pytest.mark.parametrize("target", ["out.zarr", "out.h5", "blocks"])
+@pytest.mark.parametrize("target", ["out.h5", "blocks"])
 def test_a_finished_target_without_its_library_is_not_called_damaged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
 ) -> None:
@@ -163,15 +163,15 @@ def test_a_library_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With the command that installs it, for sources and targets alike."""
-    for name in [name for name in sys.modules if name.startswith("dask_io.formats.zarr")]:
+    for name in [name for name in sys.modules if name.startswith("dask_io.formats.hdf5")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "zarr", None)
-    (tmp_path / "x.zarr").mkdir()
-    says = r"format zarr needs zarr, .*; install it with: pip install 'dask-io\[zarr\]'"
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    (tmp_path / "x.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
+    says = r"format hdf5 needs h5py, .*; install it with: pip install 'dask-io\[hdf5\]'"
     with pytest.raises(UsageError, match=says):
-        open_source(tmp_path / "x.zarr")
+        open_source(tmp_path / "x.h5")
     with pytest.raises(UsageError, match=says):
-        make_target(tmp_path / "y.zarr", grid=GRID, dtype=np.dtype("<f4"), layout=Layout.c(2))
+        make_target(tmp_path / "y.h5", grid=GRID, dtype=np.dtype("<f4"), layout=Layout.c(2))
 
 
 def test_libraries_are_imported_when_they_are_needed(tmp_path: Path) -> None:

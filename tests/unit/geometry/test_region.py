@@ -18,7 +18,9 @@ def test_a_region_is_an_index() -> None:
 
 def test_relative_regions_are_moved() -> None:
     """A region counted from another origin keeps its shape."""
-    assert Region((5, 7), (6, 9)).relative_to((5, 5)) == Region((0, 2), (1, 4))
+    moved = Region((5, 7), (6, 9)).relative_to((5, 5))
+    assert moved == Region((0, 2), (1, 4))
+    assert Region((5, 7), (6, 9)).slices_from((5, 5)) == moved.slices
 
 
 def test_the_whole_array_is_a_region() -> None:

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_io.errors import UsageError
 from dask_io.geometry import Axis, Grid, Region
 from dask_io.planning import (
     DEVICES,
@@ -111,18 +110,36 @@ def test_several_axes_are_cut_if_one_is_too_short() -> None:
     assert cut.grid.counts == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("count", "message"),
-    [
-        (5, "4 blocks, too few for 5 parts; use at most 4"),
-        (3, "2 x 2 blocks cannot be divided into 3 boxes of about equal size; use 2 or 4 parts"),
-    ],
-)
-def test_impossible_numbers_of_parts_are_refused(count: int, message: str) -> None:
-    """The error says which number is possible."""
+@pytest.mark.parametrize(("count", "possible"), [(5, 4), (3, 2), (1, 1)])
+def test_there_are_fewer_parts_if_a_number_is_impossible(count: int, possible: int) -> None:
+    """A target of 2 x 2 blocks has neither three nor five boxes of about equal size."""
     problem = Problem.regular((60, 60), (60, 60), (30, 30), budget=10**6)
-    with pytest.raises(UsageError, match=message):
-        plan_cut(problem, [count], SSD, lambda region: plan_sweep(cut_problem(problem, region)))
+    cut = plan_cut(problem, [count], SSD, lambda region: plan_sweep(cut_problem(problem, region)))
+    assert cut.count == possible
+
+
+def test_some_number_is_found_if_none_of_those_requested_is_possible() -> None:
+    """12 x 12 x 12 blocks have no division into any number from 1332 to 1379."""
+    problem = Problem.regular((24,) * 3, (24,) * 3, (2,) * 3, budget=10**6)
+    cut = plan_cut(
+        problem, range(1332, 1380), SSD, lambda region: plan_sweep(cut_problem(problem, region))
+    )
+    assert cut.count == 11**3
+
+
+def test_an_array_without_elements_has_no_parts() -> None:
+    """There is nothing to cut, and nothing to pay."""
+    problem = Problem.regular((0, 60), (60, 60), (30, 30), budget=10**6)
+    cut = plan_cut(problem, [3], SSD, lambda region: plan_sweep(cut_problem(problem, region)))
+    assert (cut.count, cut.seconds, cut.longest, cut.memory) == (0, 0, 0, 0)
+    assert (cut.predict_seconds(4), cut.balance) == (0, 1)
+
+
+def test_cuts_through_plain_blocks_lie_along_the_slowest_axis() -> None:
+    """There, a cut divides a source block into two runs, and not into one run for each row."""
+    problem = Problem.regular((512,) * 3, (256,) * 3, (64,) * 3, budget=2**28)
+    cut = plan_cut(problem, [8], SSD, lambda region: plan_sweep(cut_problem(problem, region)))
+    assert cut.grid.counts[1:] == (1, 1) or cut.seeks.read == problem.source.grid.n_blocks
 
 
 @given(

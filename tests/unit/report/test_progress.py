@@ -1,12 +1,21 @@
-"""The progress line."""
+"""The progress of a run, as numbers, lines, JSON and a bar."""
 
 import io
+import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+import dask_io
 from dask_io.engine.run import Progress
-from dask_io.report.progress import ProgressLine
+from dask_io.errors import UsageError
+from dask_io.report import progress as module
+from dask_io.report.progress import Watch, showing
+
+MB = 1_000_000
 
 
 class Terminal(io.StringIO):
@@ -33,115 +42,174 @@ def _capable_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
 
 
-def at(n_bytes: int) -> Progress:
-    """Progress of a run of 100 MB."""
-    return Progress(n_bytes, 100_000_000, n_bytes // 10_000_000, 10)
+def at(n_bytes: int, *, read: int = 0, skipped: int = 0) -> Progress:
+    """Progress of a run of 100 MB in 10 blocks."""
+    return Progress(n_bytes, 100 * MB, n_bytes // (10 * MB), 10, read, skipped)
 
 
-def test_nothing_is_drawn_without_a_terminal() -> None:
-    """A stream to a file stays empty, and the run need not report."""
-    stream = io.StringIO()
-
-    with ProgressLine(stream) as progress:
-        assert progress.update is None
-
-    assert stream.getvalue() == ""
-
-
-@pytest.mark.parametrize("reason", ["quiet", "dumb"])
-def test_nothing_is_drawn_where_it_is_unwanted(
-    reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A quiet run, or a terminal that cannot erase a line, shows nothing."""
-    if reason == "dumb":
-        monkeypatch.setenv("TERM", "dumb")
-    stream = Terminal()
-
-    with ProgressLine(stream, quiet=reason == "quiet") as progress:
-        assert progress.update is None
-
-    assert stream.getvalue() == ""
-
-
-def test_a_line_tells_part_speed_and_time_left() -> None:
+def test_numbers_tell_part_speed_blocks_and_time_left() -> None:
     """A quarter in two seconds leaves six."""
-    stream, clock = Terminal(), Clock()
-
-    with ProgressLine(stream, label="resplit", clock=clock) as progress:
-        assert progress.update is not None
-        clock.now += 2
-        progress.update(at(25_000_000))
-
-    line = stream.getvalue()
-    for expected in ("resplit [", "#", " 25%", "2/10 blocks", "12.5 MB/s", "6.00 s left"):
-        assert expected in line
-
-
-def test_lines_are_at_least_a_tenth_of_a_second_apart() -> None:
-    """A thousand reports within 50 ms are drawn once."""
-    stream, clock = Terminal(), Clock()
-
-    with ProgressLine(stream, clock=clock) as progress:
-        assert progress.update is not None
-        for n in range(1000):
-            clock.now += 0.00005
-            progress.update(at(n))
-
-    assert stream.getvalue().count("blocks") == 1
-
-
-def test_the_line_is_erased_at_the_end_and_stays_so() -> None:
-    """What comes last is the erasing, even if a thread reports late."""
-    stream, clock = Terminal(), Clock()
-
-    with ProgressLine(stream, clock=clock) as progress:
-        assert progress.update is not None
-        progress.update(at(1))
+    clock = Clock()
+    watch = Watch("resplit", clock=clock)
     clock.now += 1
-    progress.update(at(2))
+    watch.update(at(0, read=0))
+    clock.now += 1
+    watch.update(at(20 * MB, read=30 * MB))
 
-    assert stream.getvalue().endswith("\r\x1b[K")
+    assert watch.line().startswith("resplit: 20%, 3 s left, 10.0 MB/s, ")
+    assert "2/10 blocks" in watch.line()
 
 
-def test_a_finished_run_tells_what_follows() -> None:
-    """Once everything is written, the line says what is done next."""
-    stream = Terminal()
+def test_time_left_counts_what_is_read_and_not_what_was_there() -> None:
+    """A disk moves 2 MB/s; a run that resumes at 60 MB first reads 10 MB ahead."""
+    clock = Clock()
+    watch = Watch(clock=clock)
+    for second in range(1, 40):
+        clock.now += 1
+        read = 2 * second if second <= 5 else second + 5
+        watch.update(
+            at(
+                (60 + 2 * second - min(40, read)) * MB,
+                read=(60 + min(40, read)) * MB,
+                skipped=60 * MB,
+            )
+        )
+        if second >= 4:
+            assert watch.seconds_left == pytest.approx(40 - second, rel=0.01)
 
-    with ProgressLine(stream, then="verifying", clock=Clock()) as progress:
-        assert progress.update is not None
-        progress.update(at(100_000_000))
 
-    assert "verifying ..." in stream.getvalue()
+def test_a_hundred_percent_is_never_shown_before_the_end() -> None:
+    """The last blocks may be incomplete, and what follows is said instead."""
+    watch = Watch("resplit", then="verifying")
+    watch.update(Progress(100 * MB - 1, 100 * MB, 400, 545))
+    assert "99%" in watch.line()
+
+    watch.update(Progress(100 * MB, 100 * MB, 400, 545))
+
+    assert watch.line().startswith("verifying: ")
+    assert "%" not in watch.line()
+    assert "/545" not in watch.line()
 
 
 def test_an_empty_array_is_done_at_once() -> None:
     """No bytes at all are all of them."""
+    watch = Watch("merge")
+    watch.update(Progress(0, 0, 0, 0))
+
+    assert watch.fraction == watch.written == 1
+    assert watch.line().startswith("finishing: ")
+
+
+def test_memory_is_compared_with_the_budget() -> None:
+    """What the process took since the beginning, not what it had."""
+    with patch.object(module, "resident_bytes", side_effect=[5 * 2**20, 7 * 2**20]):
+        watch = Watch(budget=4 * 2**20)
+        watch.update(at(MB))
+        assert "memory 2.00 of 4.00 MiB" in watch.line()
+
+
+def test_json_has_a_line_for_programs() -> None:
+    """Every line is one object; unknown values are null."""
+    watch = Watch("split", budget=10)
+    assert json.loads(watch.json_line())["progress"]["bytes"]["written"] is None
+
+    watch.update(at(50 * MB, read=60 * MB))
+
+    found = json.loads(watch.json_line())["progress"]
+    assert found["phase"] == "split"
+    assert found["bytes"] == {
+        "read": 60 * MB,
+        "written": 50 * MB,
+        "skipped": 0,
+        "total": 100 * MB,
+    }
+    assert found["blocks"] == {"written": 5, "total": 10}
+    assert found["memory"]["budget"] == 10
+
+
+@pytest.mark.parametrize("kind", ["auto", "plain"])
+def test_lines_are_written_where_there_is_no_terminal(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log gets whole lines, and no control characters."""
+    monkeypatch.setattr(module, "_FIRST", 0.01)
+    stream = io.StringIO()
+
+    with showing(kind, Watch("resplit"), stream=stream) as update:
+        assert update is not None
+        update(at(30 * MB))
+        while "30%" not in stream.getvalue():
+            pass
+
+    *_, last = (each for each in stream.getvalue().splitlines() if "30%" in each)
+    assert last.startswith("resplit: 30%")
+    assert stream.getvalue().replace("\n", "").isprintable()
+
+
+def test_nothing_is_shown_on_request_and_the_log_still_gets_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a log, the run need not even report."""
+    monkeypatch.setattr(module, "_FIRST", 0.01)
+    stream, log = Terminal(), io.StringIO()
+    with showing("none", Watch(), stream=stream) as update:
+        assert update is None
+
+    with showing("none", Watch("merge"), stream=stream, log=log) as update:
+        assert update is not None
+        while "\n" not in log.getvalue():
+            pass
+
+    assert stream.getvalue() == ""
+    assert log.getvalue().startswith("merge: ")
+
+
+def test_a_bar_is_drawn_on_a_terminal_and_erased() -> None:
+    """It shows the label and the numbers; threads may report at once."""
     stream = Terminal()
 
-    with ProgressLine(stream, clock=Clock()) as progress:
-        assert progress.update is not None
-        progress.update(Progress(0, 0, 0, 0))
+    with (
+        showing("auto", Watch("resplit"), stream=stream) as update,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        assert update is not None
+        list(pool.map(update, [at(40 * MB)] * 200))
+        while "40%" not in stream.getvalue():
+            pass
 
-    assert "100%" in stream.getvalue()
-
-
-def test_threads_may_report_at_once() -> None:
-    """Lines drawn by several threads do not mix."""
-    stream, clock = Terminal(), Clock()
-
-    with ProgressLine(stream, clock=clock) as progress, ThreadPoolExecutor(8) as pool:
-        assert progress.update is not None
-        list(pool.map(progress.update, [at(100_000_000)] * 200))
-
-    first, *lines, last = stream.getvalue().split("\r\x1b[K")[1:]
-    assert (first, len(lines), len(set(lines)), last) == ("...", 200, 1, "")
+    assert "resplit" in stream.getvalue()
+    assert stream.getvalue().endswith("\x1b[2K")
 
 
-def test_a_terminal_that_has_gone_ends_nothing() -> None:
+def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that cannot erase a line gets no bar."""
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+
+    with showing("auto", Watch("resplit"), stream=stream) as update:
+        assert update is not None
+        update(at(40 * MB))
+
+    assert stream.getvalue() == ""
+
+
+def test_a_stream_that_is_closed_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failing stream is not the run's concern."""
-    stream = Terminal()
+    monkeypatch.setattr(module, "_FIRST", 0.001)
+    stream = io.StringIO()
 
-    with ProgressLine(stream) as progress:
+    with showing("plain", Watch(), stream=stream) as update:
         stream.close()
-        assert progress.update is not None
-        progress.update(at(100_000_000))
+        assert update is not None
+        for _ in range(100):
+            update(at(100 * MB))
+
+
+def test_progress_takes_the_names_of_the_option(tmp_path: Path) -> None:
+    """Names choose how it is shown; others are refused before anything is written."""
+    np.save(tmp_path / "x.npy", np.arange(8))
+    for number, kind in enumerate(["bar", "plain", "json", "none", "auto"]):
+        dask_io.split(tmp_path / "x.npy", tmp_path / f"out{number}", chunks=4, progress=kind)
+    with pytest.raises(UsageError, match="progress 'bars' is not known; give True"):
+        dask_io.split(tmp_path / "x.npy", tmp_path / "out", chunks=4, progress="bars")
+    assert not (tmp_path / "out").exists()

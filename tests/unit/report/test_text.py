@@ -25,6 +25,7 @@ from dask_io.planning import (
 )
 from dask_io.report import jsonable, text
 from dask_io.report.explain import Explanation, explain
+from dask_io.units import format_seconds
 
 PLAN = plan_keep(Problem.regular((12, 12), (4, 4), (3, 6), dtype="<i2", budget=1000))
 RESULT = RunResult(
@@ -49,16 +50,45 @@ INFO = Info(
 )
 
 
-def test_a_run_is_told_beside_what_was_predicted() -> None:
-    """Seeks and memory stand side by side; verification only if there was one."""
+def test_a_run_is_told_in_two_lines() -> None:
+    """What was written, and at which costs; verification only if there was one."""
     told = text.run_text(PLAN, RESULT)
 
-    assert "wrote 8 blocks, 288 B, in 2.00 s" in told
-    assert ["seeks, read", "9", "9"] in [re.split(r"  +", line) for line in told.splitlines()]
-    assert "verified" not in told
+    assert told.splitlines() == [
+        "wrote 8 blocks, 288 B, in 2.00 s (0.0 MB/s)",
+        "9 read and 8 write seeks, as predicted; 2.00 KiB of memory (288 B predicted)",
+    ]
     assert "; verified" in text.run_text(PLAN, replace(RESULT, verified=True))
     unknown = text.run_text(PLAN, replace(RESULT, peak_memory=None))
-    assert unknown.splitlines()[-1].split()[-1] == "unknown"
+    assert "memory" not in unknown
+    assert RESULT.describe(unit="shard").startswith("wrote 8 shards, ")
+
+
+def test_scratch_is_not_counted_as_the_target() -> None:
+    """What passed through scratch files is named, and does not make the run look faster."""
+    result = replace(RESULT, n_bytes_written=576, n_bytes_scratch=288)
+
+    told = text.run_text(PLAN, result)
+
+    assert told.startswith("wrote 8 blocks, 288 B, in 2.00 s")
+    assert "; 288 B passed through scratch files" in told
+
+
+def test_a_resumed_run_says_what_it_skipped() -> None:
+    """The plan covers all blocks, so it is not compared."""
+    told = text.run_text(PLAN, replace(RESULT, blocks_skipped=3))
+
+    assert "; 3 were already there" in told
+    assert "predicted; " not in told
+
+
+def test_costs_are_compared_in_a_table_on_request() -> None:
+    """Seeks and memory stand side by side."""
+    lines = [re.split(r"  +", line) for line in text.counts_text(PLAN, RESULT).splitlines()]
+
+    assert ["seeks, read", "9", "9"] in lines
+    unknown = text.counts_text(PLAN, replace(RESULT, peak_memory=None))
+    assert unknown.split()[-1] == "unknown"
 
 
 def test_a_run_in_json_has_the_keys_of_the_contract() -> None:
@@ -184,7 +214,7 @@ def test_a_comparison_names_the_first_difference(
     found: Verification, told: str, value: dict[str, object]
 ) -> None:
     """As text and as JSON."""
-    assert text.verification_text(found) == told
+    assert str(found) == told
     assert jsonable.verification_to_json(found) == value
 
 
@@ -242,7 +272,7 @@ def test_the_reason_names_the_next_best() -> None:
     )
     assert "keep is chosen for the fewest seeks: " in reasons[Objective.SEEKS]
     assert "keep is chosen for the least memory" in reasons[Objective.MEMORY]
-    seconds = text.format_seconds(predict_seconds(plan_naive(PLAN.problem), DEVICES["hdd"]))
+    seconds = format_seconds(predict_seconds(plan_naive(PLAN.problem), DEVICES["hdd"]))
     assert all(f"; next is naive: {seconds}, 57 seeks" in reason for reason in reasons.values())
 
 

@@ -209,9 +209,10 @@ def test_all_wrong_blocks_are_in_one_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_bytes(b"")
     with pytest.raises(DataError) as caught:
         open_source(tmp_path)
-    found = set(re.findall(r"(b[^ ]*) is (?:missing|extra|truncated|too long)", str(caught.value)))
+    problems = "; ".join(caught.value.problems)
+    found = set(re.findall(r"(b[^ ]*) is (?:missing|extra|truncated|too long)", problems))
     blocks = {"b_1_1", "b_0_2", "b_2_0", "b_2_1", "b_1_2", "b_0_0", "b_3_0"}
-    assert found == {f"{name}.npy" for name in [*blocks, "b_1_0"]} | {r"b\x1b[2J.npy"}
+    assert found == {f"{name}.npy" for name in [*blocks, "b_1_0"]} | {"b\x1b[2J.npy"}
     assert str(caught.value).isprintable()
     assert "hidden" not in str(caught.value)
     assert "notes" not in str(caught.value)
@@ -256,9 +257,9 @@ def test_blocks_that_overlap_are_refused(tmp_path: Path) -> None:
 
 
 def test_many_missing_blocks_are_counted(tmp_path: Path) -> None:
-    """The message lists ten and the error a thousand; the rest, however many, cost no time."""
+    """The message lists three and the error a thousand; the rest, however many, cost no time."""
     describe(tmp_path, Grid.regular((10**9, 10**9), (1, 1)))
-    with pytest.raises(DataError, match=f"and {10**18 - 10} more$") as caught:
+    with pytest.raises(DataError, match=f"and {10**18 - 3} more; copy") as caught:
         open_source(tmp_path)
     assert len(caught.value.problems) == 1000
     (tmp_path / "dask-io.json").unlink()

@@ -79,7 +79,7 @@ def test_a_directory_gets_blocks_and_a_manifest(tmp_path: Path) -> None:
 def test_a_single_file_has_no_manifest(tmp_path: Path) -> None:
     """A file is all there is of it."""
     fill(target_at(tmp_path / "x.raw", grid=Grid.regular((4, 4), (4, 4))))
-    assert names_in(tmp_path) == {"x.raw", f"x.raw{JOURNAL}"}
+    assert names_in(tmp_path) == {"x.raw", f".x.raw{JOURNAL}"}
 
 
 def test_an_unfinished_directory_is_not_taken_for_an_array(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_unfinished_directory_is_not_taken_for_an_array(tmp_path: Path) -> No
             open_source(path)
     target.abandon()
     for path in paths:
-        with pytest.raises(DataError, match="unfinished: the run that wrote it was interrupted"):
+        with pytest.raises(DataError, match="it was interrupted or stopped at an error"):
             open_source(path)
     assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
     fill(target_at(tmp_path / "x", overwrite=True))

@@ -55,7 +55,7 @@ class MemoryChunks(Chunks):
 
     def open(self, located: Located, tally: Tally) -> FetchedBytes:
         """Return the bytes by the name."""
-        (content,) = (each for at, each in self.stored.items() if str(at) == located.path.name)
+        (content,) = (each for at, each in self.stored.items() if str(at) == located.name)
         view = memoryview(content)
         return FetchedBytes(str(located.path), len(view), lambda a, b: view[a:b], tally)
 
@@ -104,7 +104,7 @@ def test_a_strict_source_refuses_missing_chunks(chunks: MemoryChunks) -> None:
     """When one is read, and when all are checked."""
     del chunks.stored[1, 0]
     source = ChunkedSource(chunks, strict=True)
-    with pytest.raises(DataError, match="chunk 1,0 is missing; leave out --strict"):
+    with pytest.raises(DataError, match="chunk 1,0 is missing; leave out strict=True"):
         np.asarray(BlockArray(source))
     with pytest.raises(DataError, match="1 of 6 chunks are missing"):
         source.check()

@@ -197,3 +197,12 @@ def test_letters_that_agree_or_mean_nothing_are_accepted(name: str) -> None:
 def test_one_file_needs_no_order() -> None:
     """Where there is only one block, letters cannot be wrong."""
     assert guess(["x0_y0_z0.npy"], (5, 5, 5)) == "x{0}_y{1}_z{2}.npy"
+
+
+def test_the_few_names_that_do_not_fit_are_listed() -> None:
+    """If most names follow one pattern, the error says which ones do not."""
+    names = [f"b_{x}_{y}.npy" for x in range(3) for y in range(3)]
+    with pytest.raises(DataError, match=r"because of mean\.npy, old_b_0_0\.npy: rename"):
+        guess([*names, "old_b_0_0.npy", "mean.npy"], (5, 5))
+    with pytest.raises(DataError, match="do not follow one pattern; give the pattern"):
+        guess([*names, *(f"c_{name}" for name in names)], (5, 5))

@@ -16,6 +16,7 @@ from dask_io.geometry import Layout, Region
 from dask_io.storage.local.transport import FileReader, FileWriter
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.storage.tally import Tally
+from dask_io.stores.filled import holds_only
 from dask_io.stores.padded import PaddedReader, PaddedWriter, is_padded, scratch_bytes, stretches
 from dask_io.stores.store import Extent
 
@@ -158,3 +159,14 @@ def test_padding_behind_a_block_is_none_between_its_elements() -> None:
     assert not is_padded((2, 4, 3), (5, 4, 3), Layout.c(3))
     assert is_padded((5, 2, 3), (5, 4, 3), Layout.c(3))
     assert not is_padded((1, 2, 3), (5, 4, 3), Layout.c(3))
+
+
+def test_the_fill_value_is_compared_to_the_last_element() -> None:
+    """A block is all fill value only if its first and its last element are, and all between."""
+    fill = np.array(7, "<u2")
+    values = np.full(100_000, 7, "<u2")
+    assert holds_only(values.view(np.uint8), fill)
+    for place in (0, 50_000, -1):
+        other = values.copy()
+        other[place] = 8
+        assert not holds_only(other.view(np.uint8), fill)

@@ -44,6 +44,8 @@ def blocks_of(scan: Path, pattern: str, chunks: tuple[int, ...] = BLOCK) -> Path
         "b_{2}_{0}_{1}.nii",
         "x{0:from1}_y{1:from1}_z{2:from1}.nii",
         "run7_{2:03}_{1:03}_{0:03}.nii",
+        "sub-01_block_{0}_{1}_{2}.nii",
+        "sub-007_ses-02_{2:offset}_{1:offset}_{0:offset}.nii",
         "b_{0}_{1}_{2}.nii",
     ],
 )
@@ -90,5 +92,28 @@ def test_names_that_contradict_the_positions_are_refused(scan: Path) -> None:
     (folder / "b_1_1_1.nii").rename(folder / "aside.nii")
     (folder / "b_1_2_1.nii").rename(folder / "b_1_1_1.nii")
     (folder / "aside.nii").rename(folder / "b_1_2_1.nii")
-    with pytest.raises(DataError, match=r"b_1_[12]_1.nii.*begins at"):
+    with pytest.raises(DataError, match=r"b_1_[12]_1.nii.*begins at.*swapped.*check=True lists"):
         dask_io.merge(folder, scan.parent / "y.nii")
+    with pytest.raises(DataError, match=r"b_1_1_1.nii.*b_1_2_1.nii"):
+        dask_io.merge(folder, scan.parent / "z.nii", check=True)
+    assert not (scan.parent / "z.nii").exists()
+
+
+@pytest.mark.parametrize("code", [1, 0])
+def test_blocks_with_the_affine_of_the_whole_volume(code: int, scan: Path) -> None:
+    """The error tells what it means; its way out, blocks without an affine, works."""
+    folder = scan.parent / "cut"
+    folder.mkdir()
+    array = np.asanyarray(nib.load(scan).dataobj)
+    for x in range(2):
+        for y in range(3):
+            for z in range(2):
+                block = array[4 * x : 4 * x + 4, 3 * y : 3 * y + 3, 5 * z : 5 * z + 5]
+                image = nib.Nifti1Image(block, AFFINE if code else None)
+                nib.save(image, folder / f"b_{x}_{y}_{z}.nii")
+    if code:
+        with pytest.raises(DataError, match="same position; they were probably cut without"):
+            dask_io.merge(folder, scan.parent / "y.nii")
+    else:
+        dask_io.merge(folder, scan.parent / "y.nii")
+        assert np.array_equal(nib.load(scan.parent / "y.nii").dataobj, array)

@@ -98,6 +98,14 @@ def name_of_scale(scale: Any) -> bytes | str:
     return name if isinstance(name, bytes | str) else b""
 
 
+def renamed_scale(scale: Any, length: int) -> bytes | str:
+    """Return the name that a scale gets when it has another length.
+
+    The name of a NetCDF dimension without a variable ends with its length, in ten columns.
+    """
+    return f"{BARE}{length:10d}" if is_bare(scale) else name_of_scale(scale)
+
+
 def scales_along(dataset: Any) -> tuple[str, ...]:
     """Return the names of the scales along the axes, except those without values."""
     scales = [scale for axis in dataset.dims if len(axis) for scale in axis.values()]

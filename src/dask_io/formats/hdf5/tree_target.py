@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from dask_io.errors import UsageError
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
+
+# The most lines about written cells that wait to be added to the journal together.
+_MOST_LINES = 4096
 
 
 @runtime_checkable
@@ -195,6 +199,8 @@ class TreeFile(OneFileTarget):
         by_offset = [name for name, each in self.arrays.items() if each.array.is_by_offset]
         path = Path(self._publisher.partial(self._name))
         self._making = FileInMaking(path, self._begin, by_offset, reserve=True)
+        self._waiting: list[str] = []
+        self._appending = Lock()
         for each in self.arrays.values():
             each.making = self._making
 
@@ -224,10 +230,17 @@ class TreeFile(OneFileTarget):
         """Remove the unfinished file."""
         self.abandon()
 
-    def append(self, number: int, lines: Iterable[str]) -> None:
-        """Add lines about one of the arrays to the journal."""
+    def append(self, number: int, lines: Iterable[str], *, now: bool = True) -> None:
+        """Add lines about one of the arrays to the journal, `now` or later together with others."""
+        with self._appending:
+            self._waiting += about(number, lines)
+            if now or len(self._waiting) >= _MOST_LINES:
+                self._append_waiting()
+
+    def _append_waiting(self) -> None:
         assert self._journal is not None, "nothing has been created"
-        self._journal.append(about(number, lines))
+        lines, self._waiting = self._waiting, []
+        self._journal.append(lines)
 
     def _find_old(self) -> list[Location]:
         found = super()._find_old()
@@ -248,6 +261,9 @@ class TreeFile(OneFileTarget):
         return False
 
     def _close_file(self) -> None:
+        # A file with its final name is verified with the checksums in these lines.
+        with self._appending:
+            self._append_waiting()
         self._making.complete()
 
     def abandon(self, *, keep: bool = False) -> bool:
@@ -288,8 +304,11 @@ class Member(Unjournalled, Hdf5Writing):
         return Ledger(self.grid)
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Count what has been written; it is durable when the file is complete."""
-        self.note(line_of(cell, self.grid) for cell in cells)
+        """Count what has been written; it is durable when the file is complete.
+
+        Until then nobody reads the lines, so those of many small arrays are synced together.
+        """
+        self._file.append(self._number, (line_of(cell, self.grid) for cell in cells), now=False)
 
     def note(self, lines: Iterable[str]) -> None:
         """Add lines to the file's journal."""

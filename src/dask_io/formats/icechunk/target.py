@@ -44,7 +44,7 @@ from dask_io.storage.local import system
 from dask_io.storage.local.publishing import sync, sync_data
 from dask_io.storage.medium import Durability, Writers
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.own_names import JOURNAL, sidecar_name
 from dask_io.storage.tally import Traffic
 from dask_io.stores.chunked_target import ChunkedTarget
 from dask_io.stores.container import stand_in_path
@@ -280,9 +280,10 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         if path.exists() and not path.is_dir():
             return False
         held = {name: _count(path / name) for name in os.listdir(path)} if path.is_dir() else {}  # noqa: PTH208 - names alone
-        others = set(path.parent.glob(f"{glob.escape(path.name)}*{JOURNAL}")) - {
-            self._journal_place
-        }
+        pattern = f"{glob.escape(path.name)}*{JOURNAL}"
+        # Those of complete arrays are hidden.
+        beside = {*path.parent.glob(pattern), *path.parent.glob(sidecar_name(pattern))}
+        others = beside - {self._journal_place}
         return (
             not others
             and held.keys() <= _OWN_NAMES

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from dask_io.hierarchy.cut import Bounds
     from dask_io.hierarchy.tree import Tree, TreeArray
     from dask_io.stores.container import NewArray
 
@@ -56,6 +58,14 @@ class Outline:
         return {*filter(None, owners)} | {
             f"{name}@{each}" for name in owners for each in owners[name]
         }
+
+    def cut(self, bounds: Mapping[str, Bounds]) -> Outline:
+        """Return the outline of a file in which only a part of some dimensions is left."""
+        left = {
+            name: length if last_of(name) not in bounds else sub(*reversed(bounds[last_of(name)]))
+            for name, length in self.dimensions.items()
+        }
+        return replace(self, dimensions=left)
 
     def build(self, path: Path, wanted: Mapping[str, NewArray], read: Callable[[str], Any]) -> None:
         """Create a file with the values of all variables, except those that are `wanted`."""

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dask_io.errors import UsageError
+from dask_io.stores.cf_attributes import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 # Largest size of all related variables together, which are read into memory.
 MOST_BYTES = 32 * 2**20
-# Attributes whose values are names of related variables.
-_REFERENCES = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
 
 
 @dataclass(frozen=True)
@@ -191,9 +190,4 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
 
 def _references(one: Found) -> Iterator[str]:
     yield from (f"/{path}" for path in one.dimensions)
-    for word in _REFERENCES:
-        named = one.attributes.get(word)
-        text = named.decode(errors="replace") if isinstance(named, bytes) else named
-        if isinstance(text, str):
-            # A mapping may be written as "name: first second".
-            yield from (part.rstrip(":") for part in text.split())
+    yield from names_in(one.attributes)

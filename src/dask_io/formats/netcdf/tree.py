@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from dask_io.hierarchy.conversions import (
     refuse_types,
     store_booleans_as_integers,
 )
+from dask_io.hierarchy.cut import cut_values
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.cf_attributes import FILL_VALUE, missing_value_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dask_io.formats.netcdf.classic import Header, Variable
+    from dask_io.hierarchy.cut import Bounds
     from dask_io.hierarchy.tree import Content
     from dask_io.stores.container import NewArray
     from dask_io.stores.store import Source
@@ -176,6 +178,7 @@ class ClassicContent:
 
     path: Path
     header: Header
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
 
     def identity(self, names: Iterable[str] | None = None) -> int:  # noqa: ARG002 - one file
         """Return a number that changes when the file does."""
@@ -183,12 +186,18 @@ class ClassicContent:
 
     def read(self, name: str) -> Any:
         """Return the values of a variable that is copied verbatim."""
+        found = self.header.variables[name]
         with storage_errors(self.path):
-            return read_classic(self.path, self.header.variables[name])
+            values = read_classic(self.path, found)
+        return cut_values(values, found.dimensions, self.bounds)
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return checksums of the values of variables."""
         return {name: digest([self.read(name)]) for name in names}
+
+    def cut(self, bounds: Mapping[str, Bounds]) -> ClassicContent:
+        """Return the content of a part of the file."""
+        return replace(self, bounds=bounds)
 
 
 @dataclass(frozen=True)
@@ -223,6 +232,10 @@ class OutlinedModel:
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return checksums of the values of variables."""
         return self.content.digests(names)
+
+    def cut(self, bounds: Mapping[str, Bounds]) -> OutlinedModel:
+        """Return the model of a file with a part of the content."""
+        return replace(self, content=self.content.cut(bounds), outline=self.outline.cut(bounds))
 
 
 def _classic_model(path: Path, header: Header) -> OutlinedModel:

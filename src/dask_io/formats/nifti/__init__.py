@@ -51,7 +51,7 @@ def prepare(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> A
     if options.codec not in {None, NO_CODEC}:
         raise UsageError(
             f"codec {options.codec}: .nii files are not compressed; leave --codec out, or give a "
-            "target that ends in .nii.gz"
+            "target that ends in .nii.gz, or a directory with --codec gzip"
         )
     replace(options, format_version=None).refuse(KEY)
     return _describe(spec, options, has_manifest=has_manifest)

@@ -227,7 +227,7 @@ class PlainChunks(ScaleFiles):
         found = self.locate(index)
         if found is None:
             return "is not stored"
-        return f"{found.path.name}\0{found.n_bytes}\0{found.mark}"
+        return f"{found.name}\0{found.n_bytes}\0{found.mark}"
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a chunk's file, if it exists."""
@@ -280,7 +280,7 @@ class ShardedChunks(ScaleFiles):
         found = self.find(self._shard_of(index)[0])
         if found is None:
             return "is not stored"
-        return f"{found.path.name}\0{found.n_bytes}\0{found.mark}"
+        return f"{found.name}\0{found.n_bytes}\0{found.mark}"
 
     def locate(self, index: tuple[int, ...]) -> Located | None:
         """Return where a chunk is in its shard.

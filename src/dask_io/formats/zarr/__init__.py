@@ -1,6 +1,7 @@
 """Zarr arrays, versions 2 and 3.
 
-zarr-python reads and creates the metadata; chunks are read, decoded, encoded and written here.
+Usual metadata is read and created here, all other by zarr-python. Chunks are read, decoded, encoded
+and written here.
 """
 
 from __future__ import annotations

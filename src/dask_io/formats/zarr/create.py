@@ -11,7 +11,7 @@ import numcodecs  # type: ignore[import-untyped]
 from dask_io.codecs.chain import Chain
 from dask_io.codecs.parsing import parse_codec
 from dask_io.codecs.registry import CODECS, filter_of, is_lossless
-from dask_io.codecs.zarr3 import in_zarr3, is_foreign
+from dask_io.codecs.zarr3 import DEFAULT, in_zarr3, is_foreign
 from dask_io.errors import UsageError
 from dask_io.formats.zarr.documents import add_fields, make_array_documents
 from dask_io.formats.zarr.metadata import nothing_of, understand
@@ -121,13 +121,16 @@ def choose_codecs(text: str) -> list[Config]:
 
 
 def _codecs(wanted: NewArray, version: int) -> list[Config]:
-    """Return the codecs that the user gave, else those of the source.
+    """Return the codecs that the user gave, else those of the source, else Zarr's default.
 
-    A new array of Zarr 3 only gets codecs that Zarr 3 specifies, unless the source has Zarr 3 too.
+    A source that is Zarr itself may be uncompressed on purpose, and stays so. A new array of Zarr 3
+    only gets codecs that Zarr 3 specifies, unless the source has Zarr 3 too.
     """
     if wanted.options.codec is not None:
         return choose_codecs(wanted.options.codec)
     kept: Sequence[Config] = wanted.metadata.get("codecs", ())
+    if not kept and "zarr_format" not in wanted.metadata:
+        return [DEFAULT]
     is_converted = version == _NEWEST != wanted.metadata.get("zarr_format")
     for config in kept:
         is_decoded = is_converted and is_foreign(config, wanted.dtype)

@@ -1,7 +1,7 @@
 """Metadata documents of an array: ``zarr.json``, or ``.zarray`` and ``.zattrs``.
 
-zarr-python parses and writes them, in memory. Before it parses a document, its size and shape are
-checked here.
+Usual documents are read and written here, all others by zarr-python, in memory. Their sizes and
+shapes are checked first.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import zarr
-from zarr.buffer.cpu import Buffer
-from zarr.storage import MemoryStore
-
 from dask_io.errors import DataError
+from dask_io.formats.zarr.fields import Fields, read_usual, write_usual
 from dask_io.storage.files import read_whole
 from dask_io.storage.os_errors import storage_errors
 
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from zarr.abc.buffer import Buffer as AnyBuffer
+    from zarr.storage import MemoryStore
 
     from dask_io.storage.location import Location
 
@@ -112,8 +110,8 @@ def attributes_of(documents: Mapping[str, bytes]) -> dict[str, Any]:
     return found
 
 
-def load(documents: Mapping[str, bytes]) -> Any:
-    """Parse an array's documents with zarr-python.
+def load(documents: Mapping[str, bytes]) -> Fields:
+    """Parse an array's documents.
 
     Raises
     ------
@@ -123,15 +121,56 @@ def load(documents: Mapping[str, bytes]) -> Any:
     name = V3 if V3 in documents else V2
     if name not in documents:
         raise ValueError("has no array metadata")
-    _check_shapes(parse(documents[name]), is_v3=name == V3)
+    document = parse(documents[name])
+    _check_shapes(document, is_v3=name == V3)
+    with quiet():
+        return read_usual(document, attributes_of(documents)) or _load_with_zarr(documents, name)
+
+
+def _load_with_zarr(documents: Mapping[str, bytes], name: str) -> Fields:
+    import zarr  # noqa: PLC0415 - a third of a second, for unusual arrays only
+    from zarr.buffer.cpu import Buffer  # noqa: PLC0415
+    from zarr.storage import MemoryStore  # noqa: PLC0415
+
     content: dict[str, AnyBuffer] = {key: Buffer.from_bytes(documents[key]) for key in documents}
-    store = MemoryStore(content)
     try:
-        with quiet():
-            return zarr.open_array(store, mode="r", zarr_format=3 if name == V3 else 2)
+        array: Any = zarr.open_array(
+            MemoryStore(content), mode="r", zarr_format=3 if name == V3 else 2
+        )
     except Exception as error:  # whatever hostile metadata makes zarr-python raise
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"cannot be understood: {type(error).__name__}: {reason}") from error
+    return _fields_of(array)
+
+
+def _fields_of(array: Any) -> Fields:
+    """Return the fields of an array of zarr-python."""
+    metadata = array.metadata
+    common = {
+        "shape": array.shape,
+        "chunks": array.chunks,
+        "shards": array.shards,
+        "dtype": array.dtype,
+        "fill_value": metadata.fill_value,
+        "attributes": metadata.attributes,
+    }
+    if metadata.zarr_format == 3:  # noqa: PLR2004 - of Zarr
+        encoding = metadata.chunk_key_encoding
+        return Fields(
+            **common,
+            codecs=tuple(codec.to_dict() for codec in metadata.codecs),
+            prefix="c" if encoding.name == "default" else "",
+            separator=encoding.separator,
+            dimension_names=metadata.dimension_names,
+            extra_fields=metadata.extra_fields,
+        )
+    codecs = [*(metadata.filters or ()), *([metadata.compressor] if metadata.compressor else [])]
+    return Fields(
+        **common,
+        codecs=tuple(codec.get_config() for codec in codecs),
+        separator=metadata.dimension_separator,
+        order=metadata.order,
+    )
 
 
 def _check_shapes(document: Mapping[str, Any], *, is_v3: bool) -> None:
@@ -171,26 +210,40 @@ def _lengths(value: object, what: str, least: int) -> list[int]:
 
 
 def make_array_documents(**description: Any) -> dict[str, bytes]:
-    """Create the documents of an array with zarr-python; arguments as for `zarr.create_array`."""
-    return _made(lambda store: zarr.create_array(store, **description))
+    """Create the documents of an array; arguments and result as for `zarr.create_array`."""
+    document = write_usual(description)
+    if document is None:
+        return _made(lambda zarr, store: zarr.create_array(store, **description))
+    if document["zarr_format"] == 3:  # noqa: PLR2004 - of Zarr
+        return {V3: _as_json(document)}
+    return {V2: _as_json(document), V2_ATTRIBUTES: _as_json(description["attributes"])}
+
+
+def _as_json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=2).encode()
 
 
 def add_fields(documents: Mapping[str, bytes], fields: Mapping[str, Any]) -> dict[str, bytes]:
     """Return documents of version 3 with more fields in them."""
     if not fields:
         return dict(documents)
-    return {V3: json.dumps({**parse(documents[V3]), **fields}, indent=2).encode()}
+    return {V3: _as_json({**parse(documents[V3]), **fields})}
 
 
 def make_group_documents(version: int) -> dict[str, bytes]:
-    """Create the documents of a group with zarr-python."""
-    return _made(lambda store: zarr.create_group(store, zarr_format=version))  # type: ignore[arg-type]
+    """Create the documents of a group without attributes, as zarr-python does."""
+    if version == 3:  # noqa: PLR2004 - of Zarr
+        return {V3: _as_json({"attributes": {}, "zarr_format": 3, "node_type": "group"})}
+    return {V2_GROUP: _as_json({"zarr_format": 2}), V2_ATTRIBUTES: _as_json({})}
 
 
-def _made(make: Callable[[MemoryStore], object]) -> dict[str, bytes]:
+def _made(make: Callable[[Any, MemoryStore], object]) -> dict[str, bytes]:
+    import zarr  # noqa: PLC0415 - a third of a second, for unusual arrays only
+    from zarr.storage import MemoryStore  # noqa: PLC0415
+
     content: dict[str, AnyBuffer] = {}
     with quiet():
-        make(MemoryStore(content))
+        make(zarr, MemoryStore(content))
     return {name: each.to_bytes() for name, each in content.items()}
 
 

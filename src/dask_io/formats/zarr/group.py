@@ -5,16 +5,11 @@ The arrays of a group are sources and targets of their own. `tree_target` writes
 
 from __future__ import annotations
 
-import json
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import zarr
-from zarr.buffer.cpu import Buffer
-from zarr.storage import LocalStore, MemoryStore
 
 from dask_io.errors import DataError
 from dask_io.formats.zarr.documents import (
@@ -26,22 +21,16 @@ from dask_io.formats.zarr.documents import (
     attributes_of,
     is_group,
     parse,
-    quiet,
     read_documents,
 )
 from dask_io.hierarchy.tree import ROOT, checked_path
 from dask_io.journal.journal import read_field
-from dask_io.storage.files import medium_of, write_whole
-from dask_io.storage.local.regular_files import check_to_read
+from dask_io.storage.files import medium_of
 from dask_io.storage.os_errors import SPECIAL, storage_errors
 from dask_io.storage.own_names import JOURNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from zarr.abc.buffer import Buffer as AnyBuffer
-    from zarr.abc.buffer import BufferPrototype
-    from zarr.abc.store import ByteRequest
+    from collections.abc import Collection, Iterator, Mapping
 
     from dask_io.storage.location import Location
 
@@ -79,6 +68,15 @@ class Group:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the group itself."""
         return attributes_of(self.groups[ROOT])
+
+    def only(self, groups: Collection[str]) -> Group:
+        """Return the same with only some of its groups, and without other files."""
+        return replace(
+            self,
+            groups={path: each for path, each in self.groups.items() if path in groups},
+            consolidated=tuple(path for path in self.consolidated if path in groups),
+            files=(),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values from which an equal group can be created."""
@@ -139,7 +137,7 @@ class _Node(NamedTuple):
     """Whether each entry is a directory, by name."""
 
 
-def _nodes(root: Location, path: str = ROOT) -> Iterator[_Node]:
+def nodes(root: Location, path: str = ROOT) -> Iterator[_Node]:
     """Yield the groups and arrays in a directory, members before their group."""
     folder = root / path
     if path.count("/") >= DEEPEST:
@@ -154,7 +152,7 @@ def _nodes(root: Location, path: str = ROOT) -> Iterator[_Node]:
             refuse_special(folder / name)
             if name == JOURNAL or name in DOCUMENTS:
                 continue
-            inner = list(_nodes(root, join(path, name))) if is_folder else []
+            inner = list(nodes(root, join(path, name))) if is_folder else []
             yield from inner
             if not inner:
                 others[name] = is_folder
@@ -179,7 +177,7 @@ def read_group(root: Location) -> Group:
     groups: dict[str, dict[str, bytes]] = {}
     arrays: dict[str, dict[str, bytes]] = {}
     consolidated, files = [], []
-    for path, documents, others in _nodes(root):
+    for path, documents, others in nodes(root):
         folder = root / path
         try:
             if not is_group(documents):
@@ -239,71 +237,3 @@ def refuse_special(path: Location) -> None:
 def join(path: str, name: str) -> str:
     """Return the path of a member of a group."""
     return f"{path}/{name}" if path else name
-
-
-def in_memory(documents: Mapping[str, Mapping[str, bytes]]) -> MemoryStore:
-    """Return a zarr-python store that holds documents, given by path and name."""
-    content: dict[str, AnyBuffer] = {
-        join(path, name): Buffer.from_bytes(text)
-        for path, named in documents.items()
-        for name, text in named.items()
-    }
-    return MemoryStore(content)
-
-
-def gather(documents: Mapping[str, Mapping[str, bytes]], path: str) -> tuple[str, bytes]:
-    """Consolidate the metadata of a group with zarr-python; return the document and its name.
-
-    `documents` are those of the group and of everything in it, by path and name.
-    """
-    plain = {
-        inside: {n: _without_consolidated(text) if n == V3 else text for n, text in named.items()}
-        for inside, named in documents.items()
-    }
-    store = in_memory(plain)
-    with quiet():
-        zarr.consolidate_metadata(store, path=path or None)
-    name = V3 if V3 in documents[path] else CONSOLIDATED
-    return name, store._store_dict[join(path, name)].to_bytes()  # noqa: SLF001 - there is no other way to see it at once
-
-
-def _without_consolidated(text: bytes) -> bytes:
-    document = parse(text)
-    document.pop("consolidated_metadata", None)
-    return json.dumps(document).encode()
-
-
-class _Files(LocalStore):
-    """The files of a group for zarr-python, read and written like all other files."""
-
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
-    ) -> AnyBuffer | None:
-        """Read a file, if it exists and is a regular file."""
-        path = self.root / key
-        if path.exists():
-            check_to_read(path, path.stat())
-        return await super().get(key, prototype, byte_range)
-
-    async def set(self, key: str, value: AnyBuffer) -> None:
-        """Write a file; it appears when it is complete and durable."""
-        write_whole(self.root / key, value.to_bytes())
-
-
-def consolidate(root: Location) -> None:
-    """Consolidate the metadata of a group again."""
-    if isinstance(root, Path):
-        # zarr-python follows links, unlike us.
-        with quiet(), storage_errors(root):
-            zarr.consolidate_metadata(_Files(root))
-        return
-    name = V3 if V3 in read_documents(root) else CONSOLIDATED
-    medium_of(root).update(root / name, lambda: _gather_in(root))
-
-
-def _gather_in(root: Location) -> bytes:
-    _, text = gather({node.path: node.documents for node in _nodes(root)}, ROOT)
-    return text

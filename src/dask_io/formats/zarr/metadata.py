@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.codecs.codec import Config
+    from dask_io.formats.zarr.fields import Fields
 
 _LONGEST_CHUNK = 2**62
+_ENDIANS: dict[str, Literal["<", ">"]] = {"little": "<", "big": ">"}
 
 
 @dataclass(frozen=True)
@@ -79,24 +81,24 @@ def understand(documents: Mapping[str, bytes]) -> ZarrArray:
     ValueError
         If they do not describe a supported array; the message completes "the file ...".
     """
-    array = load(documents)
-    problem = check_dtype(array.dtype)
+    fields = load(documents)
+    problem = check_dtype(fields.dtype)
     if problem:
         raise ValueError(f"holds {problem}")
-    if prod(array.chunks) * array.dtype.itemsize > _LONGEST_CHUNK:
+    if prod(fields.chunks) * fields.dtype.itemsize > _LONGEST_CHUNK:
         raise ValueError("has chunks that no machine can hold")
-    return _from_v3(array) if V3 in documents else _from_v2(array)
+    return _from_v3(fields) if V3 in documents else _from_v2(fields)
 
 
 def _make_spec(
-    array: Any,
+    fields: Fields,
     dtype: np.dtype[Any],
     layout: Layout,
     codecs: tuple[Config, ...],
     index: ShardIndex | None = None,
 ) -> ArraySpec:
     """Describe an array; codecs that are not supported are refused now."""
-    shape, chunks, fill = array.shape, array.chunks, _fill(array, dtype)
+    shape, chunks, fill = fields.shape, fields.chunks, _fill(fields, dtype)
     chain = Chain(codecs, dtype, prod(chunks) * dtype.itemsize)
     is_addressed = index is None and not codecs
     if index is not None:
@@ -114,67 +116,63 @@ def _make_spec(
     )
 
 
-def _from_v2(array: Any) -> ZarrArray:
-    metadata = array.metadata
-    codecs = [*(metadata.filters or ()), *([metadata.compressor] if metadata.compressor else [])]
-    attributes = _attributes(array)
-    names = _names_in(attributes, len(array.shape))
+def _from_v2(fields: Fields) -> ZarrArray:
+    attributes = _attributes(fields)
+    names = _names_in(attributes, len(fields.shape))
     if names is not None:
         del attributes[NAMES]
-    configs = tuple(codec.get_config() for codec in codecs)
-    layout = Layout.named(metadata.order, len(array.shape))
+    layout = Layout.named(fields.order, len(fields.shape))
     return ZarrArray(
-        _make_spec(array, array.dtype, layout, configs),
+        _make_spec(fields, fields.dtype, layout, fields.codecs),
         version=2,
-        codecs=configs,
-        keys=Keys("", metadata.dimension_separator),
+        codecs=fields.codecs,
+        keys=Keys("", fields.separator),
         attributes=attributes,
         dimension_names=names,
-        has_fill=metadata.fill_value is not None,
+        has_fill=fields.fill_value is not None,
     )
 
 
-def _from_v3(array: Any) -> ZarrArray:
-    metadata, index = array.metadata, None
-    codecs = [codec.to_dict() for codec in metadata.codecs]
+def _from_v3(fields: Fields) -> ZarrArray:
+    index, codecs = None, list(fields.codecs)
     if codecs[0]["name"] == "sharding_indexed":
         if len(codecs) > 1:
             raise ValueError("has codecs after its sharding, which is not supported")
         sharding = codecs[0]["configuration"]
-        index = _index(array, sharding)
+        index = _index(fields, sharding)
         codecs = list(sharding["codecs"])
     elif any(codec["name"] == "sharding_indexed" for codec in codecs):
         raise ValueError("has codecs before its sharding, which is not supported")
-    layout, endian, configs = _split_codecs(codecs, len(array.shape))
-    dtype = array.dtype.newbyteorder(endian) if endian else array.dtype
-    encoding = metadata.chunk_key_encoding
+    layout, endian, configs = _split_codecs(codecs, len(fields.shape))
+    dtype = fields.dtype.newbyteorder(endian) if endian else fields.dtype
     return ZarrArray(
-        _make_spec(array, dtype, layout, tuple(configs), index),
+        _make_spec(fields, dtype, layout, tuple(configs), index),
         version=3,
         codecs=tuple(configs),
-        keys=Keys("c" if encoding.name == "default" else "", encoding.separator),
-        attributes=_attributes(array),
-        dimension_names=metadata.dimension_names,
-        extra_fields=metadata.extra_fields,
+        keys=Keys(fields.prefix, fields.separator),
+        attributes=_attributes(fields),
+        dimension_names=fields.dimension_names,
+        extra_fields=fields.extra_fields,
     )
 
 
-def _index(array: Any, sharding: Mapping[str, Any]) -> ShardIndex:
-    layout, endian, configs = _split_codecs(list(sharding["index_codecs"]), len(array.shape) + 1)
-    if endian == ">" or layout != Layout.c(len(array.shape) + 1):
+def _index(fields: Fields, sharding: Mapping[str, Any]) -> ShardIndex:
+    layout, endian, configs = _split_codecs(list(sharding["index_codecs"]), len(fields.shape) + 1)
+    if endian == ">" or layout != Layout.c(len(fields.shape) + 1):
         raise ValueError("has shards whose index is not in C order and little-endian")
     if any(config["id"] != "crc32c" for config in configs):
         raise ValueError("has shards whose index is compressed, which is not supported")
-    pairs = zip(array.shards, array.chunks, strict=True)
+    pairs = zip(fields.shards or (), fields.chunks, strict=True)
     at_end = str(getattr(sharding["index_location"], "value", sharding["index_location"])) == "end"
     return ShardIndex(tuple(shard // chunk for shard, chunk in pairs), tuple(configs), at_end)
 
 
 def _split_codecs(
     codecs: Sequence[Mapping[str, Any]], n_axes: int
-) -> tuple[Layout, str | None, list[dict[str, Any]]]:
+) -> tuple[Layout, Literal["<", ">"] | None, list[dict[str, Any]]]:
     """Split the codecs of version 3 into the layout, the byte order and all others."""
-    axes, endian, configs = tuple(range(n_axes)), None, list[dict[str, Any]]()
+    axes, configs = tuple(range(n_axes)), list[dict[str, Any]]()
+    endian: Literal["<", ">"] | None = None
     is_transposed = is_serialized = has_filter = False
     for codec in codecs:
         name, configuration = codec["name"], dict(codec.get("configuration") or {})
@@ -184,7 +182,7 @@ def _split_codecs(
         elif name == "bytes":
             is_serialized = True
             word = configuration.get("endian")
-            endian = {"little": "<", "big": ">"}.get(str(getattr(word, "value", word)))
+            endian = _ENDIANS.get(str(getattr(word, "value", word)))
         else:
             configs.append(_as_numcodecs(name, configuration))
             has_filter |= not is_serialized
@@ -207,8 +205,8 @@ def _as_numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
     return {"id": name, **codec.zarr3.read(configuration)}
 
 
-def _fill(array: Any, dtype: np.dtype[Any]) -> bytes:
-    value = array.metadata.fill_value
+def _fill(fields: Fields, dtype: np.dtype[Any]) -> bytes:
+    value = fields.fill_value
     fill = nothing_of(dtype) if value is None else np.array(value, dtype)
     if fill.shape:
         raise ValueError("has a fill value that is not one element")
@@ -220,8 +218,8 @@ def nothing_of(dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.array("NaT", dtype) if dtype.kind in "mM" else np.zeros((), dtype)
 
 
-def _attributes(array: Any) -> dict[str, Any]:
-    attributes = array.metadata.attributes
+def _attributes(fields: Fields) -> dict[str, Any]:
+    attributes = fields.attributes
     if not isinstance(attributes, dict):
         raise ValueError("has attributes that are not a JSON object")  # noqa: TRY004 - wrong data
     return dict(attributes)

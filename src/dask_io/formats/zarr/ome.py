@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import zarr
-
 from dask_io.errors import DataError
 from dask_io.formats.zarr.documents import attributes_of, quiet
-from dask_io.formats.zarr.group import in_memory
 from dask_io.formats.zarr.ome_space import multiscales
 from dask_io.stores.container import needs
 
@@ -64,7 +61,10 @@ def check_images(group: Group) -> None:
     if not images:
         return
     with needs("ome-zarr", "ome-zarr-models"), quiet():
-        from ome_zarr_models import v04, v05  # noqa: PLC0415 - seconds, if needed
+        import zarr  # noqa: PLC0415 - as the next one, seconds, if needed
+        from ome_zarr_models import v04, v05  # noqa: PLC0415
+
+        from dask_io.formats.zarr.consolidation import in_memory  # noqa: PLC0415
 
     version, image = ("0.5", v05.Image) if group.version == 3 else ("0.4", v04.Image)  # noqa: PLR2004 - of Zarr
     store = in_memory({**group.groups, **group.arrays})

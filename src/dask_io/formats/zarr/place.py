@@ -18,7 +18,6 @@ from dask_io.formats.zarr.documents import (
     make_group_documents,
     read_documents,
 )
-from dask_io.formats.zarr.group import consolidate
 from dask_io.formats.zarr.keys import Keys
 from dask_io.formats.zarr.metadata import understand
 from dask_io.journal.journal import alone, is_unfinished, refuse_locked
@@ -226,6 +225,8 @@ class Place:
         """Update the consolidated metadata of the groups around the array."""
         for folder in self.groups:
             if is_consolidated(folder):
+                from dask_io.formats.zarr.consolidation import consolidate  # noqa: PLC0415 - zarr
+
                 with _alone(folder):
                     consolidate(folder)
 

@@ -23,8 +23,7 @@ from dask_io.formats.zarr.place import Place
 from dask_io.formats.zarr.store import DocumentedArray, read_description
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_url
-from dask_io.storage.medium import NOT_A_FILE
-from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.chunk_finder import ChunkFinder
 from dask_io.stores.chunked_source import ChunkedSource, Chunks, Located
 
 if TYPE_CHECKING:
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 # The most chunks that are counted one by one when a run is planned: it takes some tenths of a
 # second.
 _MOST_LISTED = 2**16
-# The most folders that are remembered to be inside the array's directory.
-_MOST_KNOWN = 1024
 
 
 def open_zarr(path: Location, inside: str, *, strict: bool) -> ChunkedSource[ZarrChunks]:
@@ -152,9 +149,7 @@ class ZarrChunks(Chunks):
         self._medium = self.site.medium
         self.bytes_to_read = self._medium.bytes_to_read
         self.is_written_whole = self._medium.writes_whole
-        self._folder = self.path.resolve()
-        self._find_file = self._medium.finder(self.path)
-        self._within: set[Path] = set()
+        self._finder = ChunkFinder(self._medium, self.path)
         self._is_marked = False
         self._lock = Lock()
 
@@ -200,29 +195,7 @@ class ZarrChunks(Chunks):
         DataError
             If it is not a regular file in the array's directory.
         """
-        name = self.array.keys.name_of(index)
-        path = self.path / name
-        with storage_errors(path):
-            found = self._find_file(name)
-        if found is None:
-            return None
-        if not self._is_within(path):
-            raise DataError(str(path), [f"leads out of {self.place}"])
-        if found.size == NOT_A_FILE:
-            raise DataError(str(path), ["is not a file"])
-        return Located(path, found.size, 0, found.mark)
-
-    def _is_within(self, path: Location) -> bool:
-        """Tell whether a chunk is in the array's directory; each folder is checked once."""
-        if not isinstance(path, Path) or path.is_symlink():
-            return leads_into(path, self._folder)
-        if path.parent not in self._within:
-            if not leads_into(path.parent, self._folder):
-                return False
-            if len(self._within) == _MOST_KNOWN:
-                self._within.clear()
-            self._within.add(path.parent)
-        return True
+        return self._finder.locate(self.array.keys.name_of(index))
 
     def open(self, located: Located, tally: Tally) -> Reader:
         """Open the file of a chunk or a shard."""
@@ -230,12 +203,7 @@ class ZarrChunks(Chunks):
 
     def identify(self, index: tuple[int, ...]) -> str:
         """Return name, size and mark of a file."""
-        name = self.array.keys.name_of(index)
-        with storage_errors(self.path / name):
-            found = self._find_file(name)
-        if found is None:
-            return "is not stored"
-        return f"{name.rpartition('/')[2]}\0{found.size}\0{found.mark}"
+        return self._finder.identify(self.array.keys.name_of(index))
 
     def unchecked(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield all chunks or shards that are stored."""
@@ -246,7 +214,7 @@ class ZarrChunks(Chunks):
 
     def list_again(self) -> None:
         """Drop the cached listing of objects."""
-        self._find_file = self._medium.finder(self.path)
+        self._finder.list_again()
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a chunk's file, if it exists."""

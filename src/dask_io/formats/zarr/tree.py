@@ -29,7 +29,7 @@ from dask_io.formats.zarr.ome_source import without_image
 from dask_io.formats.zarr.place import Place
 from dask_io.formats.zarr.target import make_zarr
 from dask_io.formats.zarr.tree_target import GroupTarget
-from dask_io.formats.zarr.verbatim import GroupContent, array_files, shape_of
+from dask_io.formats.zarr.verbatim import GroupContent, array_files, dimensions_of, shape_of
 from dask_io.hierarchy.conversions import check_names, check_records
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.own_names import JOURNAL
@@ -61,7 +61,7 @@ def read_tree(root: Location) -> Tree:
     for name, documents in group.arrays.items():
         # An array that is not understood is copied verbatim, but not after blocks were consumed.
         Place(root / name).refuse_consumed()
-        dimensions = levels.get(name) or _dimensions(documents)
+        dimensions = levels.get(name) or dimensions_of(documents)
         try:
             source = open_source(root / name, format="zarr")
         except DataError as error:
@@ -102,19 +102,6 @@ def _format_specific(group: Group, arrays: Mapping[str, TreeArray]) -> Iterator[
         yield "some_attributes"
     if any(each.metadata.get("extra_fields") for each in sources):
         yield "extra_fields"
-
-
-def _dimensions(documents: Mapping[str, bytes]) -> tuple[str | None, ...]:
-    """Return the names of an array's dimensions in either version, None for one without a name."""
-    try:
-        found = attributes_of(documents).get(NAMES)
-        if V3 in documents:
-            found = parse(documents[V3]).get("dimension_names")
-    except ValueError:
-        return ()
-    n_axes = len(shape_of(documents))
-    names = found if isinstance(found, list) and len(found) == n_axes else [None] * n_axes
-    return tuple(name if isinstance(name, str) else None for name in names)
 
 
 def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
@@ -180,7 +167,10 @@ def write_tree(
             choose_codecs(codec)
     content = tree.content
     is_own = isinstance(content, GroupContent)
-    group = content.group if isinstance(content, GroupContent) else _make_group(tree, version)
+    if isinstance(content, GroupContent):
+        group = content.group.only(tree.groups) if tree.selected else content.group
+    else:
+        group = _make_group(tree, version)
     if group.version < _NEWEST and any(each.options.shards for each in wanted.values()):
         otherwise = "" if is_own else ", or ask for version 3"
         raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
@@ -226,9 +216,13 @@ def _find_files(
     tree: Tree, group: Group, names: Iterable[str]
 ) -> dict[str, Location | Mapping[str, bytes]]:
     """Return the files of arrays that are copied verbatim: where they are, or their content."""
-    if isinstance(tree.content, GroupContent):
-        return {name: tree.root / name for name in names}
-    return {name: array_files(tree, name, group.version) for name in names}
+    is_own = isinstance(tree.content, GroupContent)
+    return {
+        name: tree.root / name
+        if is_own and not tree.bounds.keys() & {*tree.arrays[name].dimensions}
+        else array_files(tree, name, group.version)
+        for name in names
+    }
 
 
 def _make_group(tree: Tree, version: int | None) -> Group:

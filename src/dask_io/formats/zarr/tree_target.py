@@ -24,7 +24,7 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
-from dask_io.formats.zarr.group import gather, is_described, read_group, refuse_special
+from dask_io.formats.zarr.group import is_described, read_group, refuse_special
 from dask_io.formats.zarr.hierarchy import Hierarchy, find_left, find_parts
 from dask_io.formats.zarr.ome import check_images, image_groups
 from dask_io.formats.zarr.place import METADATA, Place
@@ -302,6 +302,7 @@ class GroupTarget:
             logs_of(self._journal_place).remove_stale(self._journal_place)
         assert self._journal is not None, "it is held"
         self._journal.seal()
+        self._journal.close()
         self._journal = None
 
     def damaged_groups(self) -> list[str]:
@@ -326,6 +327,8 @@ class GroupTarget:
         made = {path: dict(documents) for path, documents in group.groups.items()}
         arrays = {name: read_documents(self.root / name) for name in self._names}
         for path in group.consolidated:
+            from dask_io.formats.zarr.consolidation import gather  # noqa: PLC0415 - zarr-python
+
             name, text = gather({**group.groups, **arrays}, path)
             made[path][name] = text
         return made

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 from xxhash import xxh3_64_intdigest
-from zarr.buffer.cpu import Buffer
-from zarr.storage import MemoryStore
 
 from dask_io.codecs.registry import LOSSLESS
 from dask_io.errors import DataError, UsageError
@@ -18,6 +15,7 @@ from dask_io.formats.isolation import WORKER, Limits
 from dask_io.formats.zarr.documents import (
     V2,
     V3,
+    attributes_of,
     parse,
     quiet,
 )
@@ -26,6 +24,7 @@ from dask_io.formats.zarr.group import (
     refuse_special,
 )
 from dask_io.hierarchy.checksums import digest
+from dask_io.hierarchy.cut import cut_values
 from dask_io.storage.files import medium_of, read_whole
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, missing_value_of
 from dask_io.stores.container import INSIDE
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from zarr.abc.buffer import Buffer as AnyBuffer
 
+    from dask_io.hierarchy.cut import Bounds
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.medium import FileInfo
 
@@ -53,6 +53,7 @@ class GroupContent:
     """The files of a group."""
 
     group: Group
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
 
     def identity(self, names: Iterable[str] | None = None) -> int:
         """Return a number that changes when a file of the group, or of these arrays, changes.
@@ -78,6 +79,10 @@ class GroupContent:
         """Return checksums of the values of arrays."""
         return {name: digest([self.read(name)]) for name in names}
 
+    def cut(self, bounds: Mapping[str, Bounds]) -> GroupContent:
+        """Return the content of a part of the group."""
+        return replace(self, bounds=bounds)
+
     def read(self, name: str) -> Any:
         """Return the values of an array that only zarr-python understands.
 
@@ -100,7 +105,8 @@ class GroupContent:
         try:
             _refuse_codecs(documents)
             content |= documents
-            return WORKER.call(Limits.for_file(n_bytes), _read_values, content)
+            values = WORKER.call(Limits.for_file(n_bytes), _read_values, content)
+            return cut_values(values, dimensions_of(documents), self.bounds)
         except ValueError as error:
             raise DataError(str(place), [str(error)]) from error
 
@@ -142,6 +148,10 @@ def _codec_names(codecs: object, key: str) -> list[str]:
 
 def _read_values(content: Mapping[str, bytes]) -> Any:
     """Read an array with zarr-python, in a subprocess."""
+    import zarr  # noqa: PLC0415 - a third of a second, for few arrays
+    from zarr.buffer.cpu import Buffer  # noqa: PLC0415
+    from zarr.storage import MemoryStore  # noqa: PLC0415
+
     kept: dict[str, AnyBuffer] = {name: Buffer.from_bytes(each) for name, each in content.items()}
     try:
         with quiet():
@@ -163,6 +173,19 @@ def shape_of(documents: Mapping[str, bytes]) -> tuple[int, ...]:
     return tuple(length for length in lengths if isinstance(length, int) and length >= 0)
 
 
+def dimensions_of(documents: Mapping[str, bytes]) -> tuple[str | None, ...]:
+    """Return the names of an array's dimensions in either version, None for one without a name."""
+    try:
+        found = attributes_of(documents).get(NAMES)
+        if V3 in documents:
+            found = parse(documents[V3]).get("dimension_names")
+    except ValueError:
+        return ()
+    n_axes = len(shape_of(documents))
+    names = found if isinstance(found, list) and len(found) == n_axes else [None] * n_axes
+    return tuple(name if isinstance(name, str) else None for name in names)
+
+
 def array_files(tree: Tree, name: str, version: int) -> dict[str, bytes]:
     """Return the files of an array that is copied verbatim from another format.
 
@@ -171,6 +194,9 @@ def array_files(tree: Tree, name: str, version: int) -> dict[str, bytes]:
     UsageError
         If Zarr cannot store it, or it is too large.
     """
+    import zarr  # noqa: PLC0415 - a third of a second, for few arrays
+    from zarr.storage import MemoryStore  # noqa: PLC0415
+
     array, shown = tree.arrays[name], f"{tree.place}{INSIDE}/{name}"
     n_bytes = prod(array.shape) * _BYTES_OF_TEXT
     _refuse_large(shown, n_bytes)

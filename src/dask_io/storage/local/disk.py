@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dask_io.errors import DataError
 from dask_io.storage.local import system
 from dask_io.storage.local.publishing import OwnNames, Publisher, remove_folder, sync, write_whole
 from dask_io.storage.local.transport import FileReader
@@ -34,6 +35,8 @@ _STAYS = {
     errno.EPERM,
     errno.EROFS,
 }
+# The most folders that are remembered to be inside a directory.
+_MOST_KNOWN = 1024
 
 
 class Disk:
@@ -46,7 +49,7 @@ class Disk:
         """Return 0: values are written without a copy."""
         return 0
 
-    def reader(self, path: Path, tally: Tally) -> FileReader:
+    def reader(self, path: Path | str, tally: Tally) -> FileReader:
         """Open a file for reading."""
         return FileReader(path, tally)
 
@@ -89,6 +92,10 @@ class Disk:
     def finder(self, root: Path) -> Callable[[str], FileInfo | None]:
         """Return a function that finds files in a directory by name."""
         return partial(_find, os.path.join(root, ""))  # noqa: PTH118 - may be many
+
+    def finder_inside(self, root: Path) -> Callable[[str], FileInfo | None]:
+        """Return a function like `finder`, which refuses links out of the directory."""
+        return _Inside(root).find
 
     def sizes(self, folder: Path) -> dict[str, int]:
         """Return the sizes of all entries of a directory, following links."""
@@ -177,6 +184,43 @@ class Disk:
         for folder in folders:
             with storage_errors(folder):
                 sync(folder)
+
+
+class _Inside:
+    """Finds files in a directory with one system call for each, and one check for each folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._place = root, os.path.join(root, "")  # noqa: PTH118 - may be many
+        self._real = os.path.join(os.path.realpath(root), "")  # noqa: PTH118 - as above
+        self._known: set[str] = set()
+
+    def find(self, name: str) -> FileInfo | None:
+        """Return size and modification time of a file, None if it does not exist.
+
+        Raises
+        ------
+        DataError
+            If a link leads out of the directory.
+        """
+        path = f"{self._place}{name}"
+        try:
+            found = os.lstat(path)
+            if stat.S_ISLNK(found.st_mode):
+                found = os.stat(path)  # noqa: PTH116 - may be many
+                self._refuse_way_out(path, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        folder = path[: path.rfind("/")]
+        if folder not in self._known:
+            self._refuse_way_out(folder, path)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known.add(folder)
+        return FileInfo(_size(found), str(found.st_mtime_ns))
+
+    def _refuse_way_out(self, path: str, shown: str) -> None:
+        if not os.path.join(os.path.realpath(path), "").startswith(self._real):  # noqa: PTH118 - as above
+            raise DataError(shown, [f"leads out of {self._root}"])
 
 
 def _find(folder: str, name: str = "") -> FileInfo | None:

@@ -21,7 +21,7 @@ from dask_io.storage.own_names import temporary_name
 from dask_io.storage.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
 # Errors of filesystems that cannot reserve space. EBADF comes from glibc: it then tries to write
@@ -32,6 +32,9 @@ _MOST_KNOWN = 1024
 # The most files that stay open until they are synced, also limited to this fraction of the files
 # that the process may open.
 _MOST_OPEN, _PART_OPEN = 128, 4
+# The most directories that are synced, and so open, at once.
+_FOLDERS_AT_ONCE = 16
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class _Slots:
@@ -212,7 +215,7 @@ class Publisher:
         files = self._take(paths)
         with ExitStack() as open_files:
             for path, fd in files.items():
-                open_files.callback(_close, path, fd)
+                open_files.callback(_close_kept, path, fd)
             # If the sync fails as a whole, the responsible file is unknown.
             with storage_errors(self.folder):
                 errors = system.calls.sync_all([*files.values()])
@@ -231,10 +234,8 @@ class Publisher:
         around = {str(above) for folder in folders for above in Path(folder, "_").parents}
         # A killed run may have created an existing directory without syncing it.
         new = around - self._known - {"."}
-        for folder in sorted(folders | {os.path.dirname(each) for each in new}):  # noqa: PTH120 - as above
-            path = self.folder / folder
-            with storage_errors(path):
-                sync(path)
+        names = sorted(folders | {os.path.dirname(each) for each in new})  # noqa: PTH120 - as above
+        sync_folders([f"{self._place}{name}".rstrip("/") for name in names])
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         self._known |= new
@@ -246,7 +247,7 @@ class Publisher:
         paths = {name: self._partial(name) for name in begun}
         with ExitStack() as open_files:
             for path, fd in self._take(paths).items():
-                open_files.callback(_close, path, fd)
+                open_files.callback(_close_kept, path, fd)
         for name, path in paths.items():
             with self._lock, storage_errors(path):
                 system.calls.unlink(path)
@@ -289,9 +290,13 @@ class OwnNames(Publisher):
         super().abandon(keep)
 
 
-def _close(path: str, fd: int) -> None:
+def _close_kept(path: str, fd: int) -> None:
     """Close a file that has been kept open."""
     _slots.free.release()
+    _close(path, fd)
+
+
+def _close(path: str, fd: int) -> None:
     with storage_errors(path):
         system.calls.close(fd)
 
@@ -315,13 +320,27 @@ def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
                 raise
 
 
-def sync(path: Path) -> None:
+def sync(path: Path | str) -> None:
     """Sync a directory, so that the names in it are durable."""
-    fd = system.calls.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        system.calls.fsync(fd)
-    finally:
-        system.calls.close(fd)
+    sync_folders([str(path)])
+
+
+def sync_folders(paths: Sequence[str]) -> None:
+    """Sync directories: a few at once, because the filesystem then writes its log only once."""
+    for start in range(0, len(paths), _FOLDERS_AT_ONCE):
+        with ExitStack() as open_folders:
+            fds = []
+            for path in paths[start : start + _FOLDERS_AT_ONCE]:
+                with storage_errors(path):
+                    fds.append(system.calls.open(path, _FOLDER))
+                open_folders.callback(_close, path, fds[-1])
+            # If the sync fails as a whole, the responsible directory is unknown.
+            with storage_errors(paths[start]):
+                errors = system.calls.sync_all(fds, only_data=False)
+            for path, error in zip(paths[start:], errors, strict=False):
+                if error is not None:
+                    with storage_errors(path):
+                        raise error
 
 
 def sync_data(path: Path | str) -> None:
@@ -347,6 +366,8 @@ def write_whole(path: Path, content: bytes) -> None:
 def remove_folder(folder: Path) -> None:
     """Remove a folder and its content, if it exists, without following links.
 
+    Other processes may remove some of the content meanwhile.
+
     Raises
     ------
     StorageError
@@ -358,5 +379,6 @@ def remove_folder(folder: Path) -> None:
             if path.is_dir() and not path.is_symlink():
                 remove_folder(path)
             else:
-                system.calls.unlink(path)
+                with suppress(FileNotFoundError):
+                    system.calls.unlink(path)
         system.calls.rmdir(folder)

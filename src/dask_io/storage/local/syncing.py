@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 # The most files at once.
 _MOST = 64
-# The opcode of `fdatasync`.
-_FDSYNC = 3
+# The opcodes of `fsync` and `fdatasync`.
+_FSYNC, _FDSYNC = 2, 3
 
 
 class _Numbers(NamedTuple):
@@ -92,7 +92,7 @@ class Syncing:
         self._free: list[c_uint64] = []
         self._lock = Lock()
 
-    def sync(self, fds: Sequence[int]) -> list[OSError | None]:
+    def sync(self, fds: Sequence[int], *, only_data: bool = True) -> list[OSError | None]:
         """Sync open files, all at once; return the error of each, or None.
 
         The kernel may accept only the first files, or none. The result has as many entries.
@@ -102,7 +102,7 @@ class Syncing:
         except OSError:
             return []
         try:
-            n_asked = self._submit(queue, fds[:_MOST])
+            n_asked = self._submit(queue, fds[:_MOST], _FDSYNC if only_data else _FSYNC)
             errors = self._wait(queue, n_asked)
         except BaseException:
             # Its pending requests must not be mistaken for those of another thread.
@@ -121,9 +121,9 @@ class Syncing:
         self._ask(self._numbers.setup, c_long(_MOST), byref(queue))
         return queue
 
-    def _submit(self, queue: c_uint64, fds: Sequence[int]) -> int:
+    def _submit(self, queue: c_uint64, fds: Sequence[int], opcode: int) -> int:
         """Submit requests to sync files, and return how many the kernel accepted."""
-        requests = [_Request(data=n, opcode=_FDSYNC, fd=fd) for n, fd in enumerate(fds)]
+        requests = [_Request(data=n, opcode=opcode, fd=fd) for n, fd in enumerate(fds)]
         pointers = (POINTER(_Request) * len(fds))(*map(pointer, requests))
         try:
             return self._ask(self._numbers.submit, queue, c_long(len(fds)), pointers)

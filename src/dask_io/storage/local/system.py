@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dask_io.storage.local.syncing import syncing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dask_io.storage.local.syncing import Syncing
 
@@ -50,20 +50,24 @@ class System:
         """Lock a file for as long as it is open; fail if another process has it locked."""
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def sync_all(self, fds: Sequence[int]) -> list[OSError | None]:
+    def sync_all(self, fds: Sequence[int], *, only_data: bool = True) -> list[OSError | None]:
         """Call `fdatasync` for several files, at once if possible; return the error of each.
 
-        A file is never synced again after an error, because that would succeed.
+        Directories need `fsync`, which is called unless `only_data`. A file is never synced again
+        after an error, because that would succeed.
         """
-        errors = self._at_once.sync(fds) if self._at_once and len(fds) > 1 else []
-        return errors + [self._sync(fd) for fd in fds[len(errors) :]]
+        at_once = self._at_once if len(fds) > 1 else None
+        errors = at_once.sync(fds, only_data=only_data) if at_once else []
+        sync = self.fdatasync if only_data else self.fsync
+        return errors + [_error_of(sync, fd) for fd in fds[len(errors) :]]
 
-    def _sync(self, fd: int) -> OSError | None:
-        try:
-            self.fdatasync(fd)
-        except OSError as error:
-            return error
-        return None
+
+def _error_of(sync: Callable[[int], object], fd: int) -> OSError | None:
+    try:
+        sync(fd)
+    except OSError as error:
+        return error
+    return None
 
 
 calls = System(syncing())

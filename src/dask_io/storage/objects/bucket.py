@@ -129,6 +129,10 @@ class Objects:
         """Return a function that finds objects in one listing, made at the first call."""
         return _Finder(root)
 
+    def finder_inside(self, root: ObjectPath) -> Callable[[str], FileInfo | None]:
+        """Return a function like `finder`: there are no links."""
+        return self.finder(root)
+
     def sizes(self, folder: ObjectPath) -> dict[str, int]:
         """Return the sizes of all objects directly below a prefix.
 

@@ -81,7 +81,7 @@ def test_flipped_bytes_of_a_file_as_a_whole(kind: str, data: st.DataObject) -> N
                 dask_io.resplit(path, target, chunks=5, workers=1, verify=True)
                 assert dask_io.verify(path, target)
                 assert target.exists()
-        assert target.exists() == target.with_name("b.h5.dask-io").exists()
+        assert target.exists() == target.with_name(".b.h5.dask-io").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)

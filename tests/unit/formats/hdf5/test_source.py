@@ -126,7 +126,7 @@ def test_what_is_not_stored_is_the_fill_value(
     assert np.array_equal(read(tmp_path / "a.h5"), expected)
     assert dask_io.open(tmp_path / "a.h5")[5:, :, :].shape == (8, 17, 11)
     assert source.tally.read.seeks == 0
-    with pytest.raises(DataError, match="is missing; leave out --strict"):
+    with pytest.raises(DataError, match="is missing; leave out strict=True"):
         np.asarray(dask_io.open(tmp_path / "a.h5", strict=True))
     with pytest.raises(DataError, match="chunks are missing"):
         open_source(tmp_path / "a.h5", strict=True).check()

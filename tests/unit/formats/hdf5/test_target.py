@@ -218,7 +218,7 @@ def test_what_zarr_says_is_kept(tmp_path: Path) -> None:
         ({"codec": "gzip:11"}, "codec 'gzip:11' has level '11'"),
         ({"shards": (10, 10, 7)}, "has no shards"),
         ({"format_version": 2}, "has no format-version"),
-        ({"order": "F"}, "C order, not F; leave --order out"),
+        ({"order": "F"}, "C order, not F; leave order=... out"),
         ({"chunks": ((5, 7), 5, 7)}, "uneven"),
         ({"fill_value": "x"}, "fill value 'x' is no"),
         ({"consume": True, "codec": "gzip:1"}, "durable only when it is complete"),
@@ -349,7 +349,7 @@ def test_a_source_that_has_changed_is_not_gone_on_with(rich: Path, tmp_path: Pat
 
     with pytest.raises(dask_io.errors.InterruptedRunError):
         dask_io.resplit(
-            rich, tmp_path / "b", chunks=(1, 10, 7), format="npy", workers=1, on_progress=stop
+            rich, tmp_path / "b", chunks=(1, 10, 7), format="npy", workers=1, progress=stop
         )
     with h5py.File(rich, "a") as file:
         file["scans/1"][0] = 0
@@ -367,7 +367,7 @@ def test_a_damaged_file_in_the_making_is_begun_anew(tmp_path: Path) -> None:
 
     with pytest.raises(dask_io.errors.InterruptedRunError):
         dask_io.split(
-            tmp_path / "a.npy", tmp_path / "b.h5", chunks=(1, 10, 7), workers=1, on_progress=stop
+            tmp_path / "a.npy", tmp_path / "b.h5", chunks=(1, 10, 7), workers=1, progress=stop
         )
     with (tmp_path / ".b.h5.part").open("r+b") as file:
         file.write(bytes(64))

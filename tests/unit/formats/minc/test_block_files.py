@@ -161,7 +161,7 @@ def test_an_interrupted_merge_of_files_is_resumed(whole: Path, tmp_path: Path) -
 
     with pytest.raises(InterruptedRunError):
         dask_io.resplit(
-            tmp_path / "blocks", tmp_path / "out", chunks=(1, -1, -1), on_progress=stop, **OPTIONS
+            tmp_path / "blocks", tmp_path / "out", chunks=(1, -1, -1), progress=stop, **OPTIONS
         )
     dask_io.resume(tmp_path / "out", memory="4MiB", workers=1)
 

@@ -140,10 +140,10 @@ def test_resumed_and_consumed(tmp_path: Path) -> None:
         if 2 * progress.n_bytes_written >= progress.n_bytes:
             raise KeyboardInterrupt
 
-    options: Any = {"chunks": (2, 7, 6), "consume": True, "on_progress": stop}
+    options: Any = {"chunks": (2, 7, 6), "consume": True, "progress": stop}
     with pytest.raises(dask_io.errors.InterruptedRunError):
         dask_io.resplit(f"{tmp_path}/a.n5::/s0", tmp_path / "b.n5", **options)
-    with pytest.raises(DataError, match="removed by a run with --consume"):
+    with pytest.raises(DataError, match="removed by a run with consume=True"):
         dask_io.open(f"{tmp_path}/a.n5::/s0")
     dask_io.resume(tmp_path / "b.n5", verify=True, consume=True)
 

@@ -254,8 +254,8 @@ def test_versions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("array", "options", "problem"),
     [
-        (np.zeros((2, 3), bool), {}, "has no voxels of type bool; give .* --dtype uint8"),
-        (np.zeros((2, 3), "f2"), {}, "has no voxels of type float16; give .* --dtype float32"),
+        (np.zeros((2, 3), bool), {}, 'has no voxels of type bool; give .* dtype="uint8"'),
+        (np.zeros((2, 3), "f2"), {}, 'has no voxels of type float16; give .* dtype="float32"'),
         (np.zeros((2, 3), "M8[s]"), {}, "datetime64"),
         (np.zeros((2, 3), "S3"), {}, r"\|S3"),
         (np.zeros((1,) * 8, "u1"), {}, "has 1 to 7 dimensions, not 8"),

@@ -74,7 +74,7 @@ def test_a_run_is_resumed_and_uses_up_its_source(tmp_path: Path) -> None:
             tmp_path / "b.npystack",
             chunks=(2, 7, 4),
             consume=True,
-            on_progress=stop,
+            progress=stop,
         )
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(tmp_path / "b.npystack")

@@ -203,7 +203,7 @@ def test_resumed_and_overwritten(tmp_path: Path) -> None:
 
     options: Any = {"chunks": 2, "shards": (4, 4, 2)}
     with pytest.raises(dask_io.errors.InterruptedRunError):
-        dask_io.resplit(save(tmp_path), target, on_progress=stop, **options)
+        dask_io.resplit(save(tmp_path), target, progress=stop, **options)
     dask_io.resume(target, verify=True)
     assert np.array_equal(read_with_tensorstore(target)[..., 0], ARRAY)
 

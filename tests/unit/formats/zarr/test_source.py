@@ -203,7 +203,7 @@ def test_a_shard_s_index_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
     original = Shards._read  # noqa: SLF001
 
     def noted(self: Shards, shard: Located) -> Any:
-        read.append(shard.path.name)
+        read.append(shard.name)
         return original(self, shard)
 
     monkeypatch.setattr(Shards, "_read", noted)

@@ -304,7 +304,7 @@ def test_chunks_of_the_fill_value_are_left_out(
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_chunks_written_in_parts_are_left_out_too(is_resumed: bool, tmp_path: Path) -> None:  # noqa: FBT001
     """What no part of showed anything but the fill value does not appear, resumed or not."""
-    path, options = tmp_path / "x.zarr", TargetOptions(fill_value=9)
+    path, options = tmp_path / "x.zarr", TargetOptions(codec="none", fill_value=9)
     target = target_at(path, options=options)
     target.create()
     for row in range(2):
@@ -553,7 +553,7 @@ def test_fill_values_may_be_text(dtype: str, given: object, expected: Any, tmp_p
 
 def test_an_abandoned_target_begins_no_more(tmp_path: Path) -> None:
     """A thread that comes too late leaves nothing behind."""
-    target = target_at(tmp_path / "x.zarr")
+    target = target_at(tmp_path / "x.zarr", options=TargetOptions(codec="none"))
     target.create()
     target.abandon()
     with pytest.raises(StorageError, match="the run has been abandoned"), target.writer((0, 0)):

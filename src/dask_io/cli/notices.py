@@ -1,0 +1,120 @@
+"""What a command says before it runs a job."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dask_io.cli.group import current_log, one_line, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dask_io.api import Complete, Job, JointJob, SeriesJob
+    from dask_io.cluster.distributed import ClusterJob
+    from dask_io.cluster.processes import ProcessJob
+    from dask_io.cluster.sharing import OnePart
+    from dask_io.engine.run import Progress
+    from dask_io.report.progress import Watch
+    from dask_io.report.summary import Move
+
+    AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob | OnePart | ProcessJob
+
+
+def say_first(job: AnyJob) -> None:
+    """Print what a job will move, at which cost, and what was inferred."""
+    for line in _notices(job):
+        say(f"dask-io: {one_line(line)}")
+
+
+def _notices(job: AnyJob) -> Iterator[str]:
+    from dask_io.report.summary import preview  # noqa: PLC0415  # loaded on use
+
+    if job.inferred:
+        yield f"file names are taken as {job.inferred}"
+    if job.inferred_axes:
+        yield explain_axes(job)
+    if job.resolved:
+        yield f"in the region, {job.resolved}"
+    yield from _unspecified_codecs(job)
+    if (move := _move_of(job)) is not None:
+        # The plan of parts is that of one process, which does not take the time of all.
+        is_alone = _single(job) is None or _single(job) is job
+        yield from preview(move, job.device if is_alone else None)
+
+
+_NEWEST_ZARR = 3
+
+
+@contextmanager
+def show_progress(
+    watch: Watch, given: dict[str, Any]
+) -> Iterator[Callable[[Progress], None] | None]:
+    """Show progress as the user asks for, and in the log."""
+    from dask_io.report import progress  # noqa: PLC0415  # loaded on use
+
+    kind = "none" if given["quiet"] else given["progress"]
+    with progress.showing(kind, watch, log=current_log()) as update:
+        yield update
+
+
+def explain_axes(job: AnyJob) -> str:
+    """Explain which names the axes get."""
+    return f"axes are taken as {job.inferred_axes}; give other names with --axes"
+
+
+def _unspecified_codecs(job: AnyJob) -> Iterator[str]:
+    """Yield a line if other readers of Zarr may not know a codec."""
+    from dask_io.codecs.zarr3 import find_unspecified  # noqa: PLC0415  # loaded on use
+
+    one = _single(job)
+    target = None if one is None else one.target
+    if target is None or target.metadata.get("zarr_format") != _NEWEST_ZARR:
+        return
+    if found := find_unspecified(target.metadata.get("codecs", ()), target.dtype):
+        names = " and ".join(found)
+        yield (
+            f"the Zarr specification does not have the codec {names}, so that some readers cannot "
+            "decode it; zstd, gzip and blosc are in it"
+        )
+
+
+def unit_of(job: AnyJob) -> str:
+    """Return what the target of a job is written in."""
+    one = _single(job)
+    target = None if one is None else one.target
+    return "shard" if target is not None and target.metadata.get("shards") else "block"
+
+
+def _single(job: AnyJob) -> Job | None:
+    """Return the job of one array that this job is, or that processes share."""
+    from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.job import Complete, Job, JointJob  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.tree_job import SeriesJob  # noqa: PLC0415  # loaded on use
+
+    if isinstance(job, Job):
+        return job
+    if isinstance(job, OnePart):
+        return job.job
+    if isinstance(job, (Complete, JointJob, SeriesJob)):
+        return None
+    return job.parted.job
+
+
+def _move_of(job: AnyJob) -> Move | None:
+    from dask_io.jobs.job import JointJob  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.tree_job import SeriesJob  # noqa: PLC0415  # loaded on use
+    from dask_io.report.summary import Move  # noqa: PLC0415  # loaded on use
+
+    if isinstance(job, JointJob):
+        first, *others = (target.place for target in job.targets)
+        target = f"{first} ... {others[-1]}" if others else first
+        return Move(job.plan, job.source.place, target)
+    if isinstance(job, SeriesJob):
+        return Move(job.plan, job.place, job.named_output.place)
+    if (one := _single(job)) is None:
+        return None
+    ledger = None if one.outlet is None else one.outlet.ledger
+    skipped = 0 if ledger is None else ledger.n_blocks
+    places = one.source.place, one.named_target.place
+    return Move(one.plan, *places, unit_of(one), skipped, one.max_rate)

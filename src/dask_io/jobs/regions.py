@@ -1,0 +1,214 @@
+"""Find out which part of a source a user means: by position, by dimension, or by coordinates."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.formats.opening import open_source
+from dask_io.geometry.ranges import Range, Ranges, bounds_of
+from dask_io.jobs.tree_source import find_group
+from dask_io.storage.location import locate
+from dask_io.stores.array_like import BlockArray
+from dask_io.stores.container import INSIDE
+from dask_io.stores.coordinates import Coordinate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from dask_io.geometry import Region
+    from dask_io.hierarchy.tree import Tree, TreeArray
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Source
+
+# Bytes of a coordinate whose values are searched.
+_LONGEST = 32 * 2**20
+
+
+class Resolved(NamedTuple):
+    """A region, and how the values in it were resolved to indices."""
+
+    region: Region
+    said: str
+
+
+def region_of(
+    ranges: Ranges,
+    store: Source,
+    names: Sequence[str | None] | None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Resolved:
+    """Return the region of an array with these dimensions that ranges describe.
+
+    Raises
+    ------
+    UsageError
+        If there is none, it is empty, or values in it cannot be found.
+    """
+
+    def find(axis: int, value: str) -> int:
+        name = None if names is None else names[axis]
+        if name is None:
+            raise UsageError(
+                f"the range {ranges} has values, but axis {axis} has no name and so no "
+                "coordinate; give indices"
+            )
+        return _coordinate_near(store, name, storage_options).find(value)
+
+    shape = store.grid.shape
+    try:
+        given = ranges.by_number(names, len(shape))
+        region = ranges.region(shape, names, find)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    said = [
+        _resolution(names[axis] or axis if names else axis, each, region.bounds[axis])
+        for axis, each in sorted(given.items())
+        if each.has_values
+    ]
+    if not region.size and all(shape):
+        resolved = f" ({', '.join(said)})" if said else ""
+        raise UsageError(
+            f"the region {ranges} is empty{resolved}; give ranges with at least one element"
+        )
+    return Resolved(region, ", ".join(said))
+
+
+def _resolution(axis: int | str, given: Range, bounds: tuple[int, int]) -> str:
+    return f"{axis}={given} is {bounds[0]}:{bounds[1]}"
+
+
+def _coordinate_near(
+    store: Source, name: str, storage_options: Mapping[str, Any] | None
+) -> Coordinate:
+    """Return the coordinate of an array's dimension: in its group, or in one around it."""
+    for place in _places_near(store, name, storage_options):
+        try:
+            found = open_source(place, storage_options=storage_options)
+        except (DataError, StorageError, UsageError):
+            continue
+        return _read(name, found)
+    raise UsageError(
+        f"{store.place} has no coordinate {name} in which values could be found; give indices"
+    )
+
+
+def _places_near(
+    store: Source, name: str, storage_options: Mapping[str, Any] | None
+) -> Iterator[str | Location]:
+    described = store.describe()
+    path, inside = described.get("path"), described.get("inside")
+    if isinstance(path, str) and isinstance(inside, str):
+        groups = inside.strip("/").split("/")[:-1]
+        for n_groups in range(len(groups), -1, -1):
+            yield f"{path}{INSIDE}/{'/'.join([*groups[:n_groups], name])}"
+        return
+    folder = locate(store.place, storage_options).parent
+    while find_group(folder) is not None:
+        yield folder / name
+        folder = folder.parent
+
+
+def _read(name: str, source: Source) -> Coordinate:
+    n_bytes = prod(source.grid.shape) * source.dtype.itemsize
+    if n_bytes > _LONGEST:
+        raise UsageError(
+            f"the coordinate {name} has {n_bytes:,} bytes, but at most {_LONGEST:,} are searched; "
+            "give indices"
+        )
+    return Coordinate(name, BlockArray(source)[...], source.metadata.get("attributes", {}))
+
+
+class Part(NamedTuple):
+    """The bounds of some dimensions, and how the values in them were resolved to indices."""
+
+    bounds: Mapping[str, tuple[int, int]]
+    said: str
+
+
+def part_of(tree: Tree, ranges: Ranges) -> Part:
+    """Return the bounds of the dimensions of a group or a file that ranges describe.
+
+    Raises
+    ------
+    UsageError
+        If ranges are not given by dimension, a dimension has several lengths, or a range is empty.
+    """
+    if tree.levels:
+        raise UsageError(
+            f"{tree.place} is an image with several levels, whose positions differ; give one "
+            f"level, as in {tree.place}{INSIDE}/{next(iter(tree.arrays))}"
+        )
+    ranges = _by_name(tree, ranges)
+    bounds, said = {}, []
+    for name, each in ranges.by_axis.items():
+        length = _length_of(tree, str(name))
+        try:
+            found = bounds_of(each, length, name, partial(_find, tree, str(name)))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        resolution = _resolution(name, each, found)
+        if length and found[0] == found[1]:
+            resolved = f" ({resolution})" if each.has_values else ""
+            raise UsageError(
+                f"the range {each} of {name} is empty{resolved}; give at least one element"
+            )
+        bounds[str(name)] = found
+        said += [resolution] if each.has_values else []
+    return Part(bounds, ", ".join(said))
+
+
+def _by_name(tree: Tree, ranges: Ranges) -> Ranges:
+    """Return ranges by dimension name; if all else belongs to one array, its axes count."""
+    main = tree.arrays.get(tree.main or "")
+    if main is not None and all(main.dimensions):
+        try:
+            given = ranges.by_number(main.dimensions, len(main.dimensions))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        return Ranges({str(main.dimensions[axis]): each for axis, each in given.items()})
+    known = sorted({name for each in tree.arrays.values() for name in each.dimensions if name})
+    listed = f"the dimensions are {', '.join(known)}" if known else "all dimensions are unnamed"
+    if any(isinstance(axis, int) for axis in ranges.by_axis):
+        example = f", as in {known[0]}=0:10" if known else ""
+        raise UsageError(
+            f"{tree.place} holds several arrays; give ranges by dimension name{example}: {listed}"
+        )
+    for name in ranges.by_axis:
+        if name not in known:
+            raise UsageError(f"no array has a dimension {name!r}; {listed}")
+    return ranges
+
+
+def _length_of(tree: Tree, dimension: str) -> int:
+    """Return the length of a dimension, which all arrays along it must have."""
+    lengths: dict[int, str] = {}
+    for name, each in tree.arrays.items():
+        for axis, length in zip(each.dimensions, each.shape, strict=False):
+            if axis == dimension:
+                lengths.setdefault(length, name)
+    if len(lengths) > 1:
+        (one, first), (other, second), *_ = lengths.items()
+        raise UsageError(
+            f"the dimension {dimension} has {one:,} elements in {first}, but {other:,} in "
+            f"{second}; give one array, as in {tree.place}{INSIDE}/{first}"
+        )
+    return next(iter(lengths))
+
+
+def _find(tree: Tree, dimension: str, value: str) -> int:
+    """Return the index of a value in the coordinate of a dimension."""
+    found = {
+        name: each
+        for name, each in tree.arrays.items()
+        if name.rpartition("/")[2] == dimension and each.dimensions == (dimension,)
+    }
+    readable: list[TreeArray] = [each for each in found.values() if each.source is not None]
+    if not readable or readable[0].source is None:
+        raise UsageError(
+            f"{tree.place} has no coordinate {dimension} in which values could be found; give "
+            "indices"
+        )
+    return _read(dimension, readable[0].source).find(value)

@@ -1,0 +1,166 @@
+"""Coordinates: the positions of values along an axis, with the times of the CF conventions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_io.errors import MissingLibraryError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+# Microseconds of the units of time, by their names in the CF conventions.
+_UNITS = {
+    name: length
+    for length, names in {
+        1: "microsecond microseconds microsec microsecs",
+        10**3: "millisecond milliseconds millisec millisecs msec msecs ms",
+        10**6: "second seconds sec secs s",
+        60 * 10**6: "minute minutes min mins",
+        3600 * 10**6: "hour hours hr hrs h",
+        86400 * 10**6: "day days d",
+    }.items()
+    for name in names.split()
+}
+_SINCE = re.compile(r"\s*([a-z]+)\s+since\s+(\S.*?)\s*", re.IGNORECASE)
+_REFERENCE = re.compile(
+    r"([-+]?\d+)-(\d{1,2})-(\d{1,2})"
+    r"(?:[T ]\s*(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?"
+    r"\s*(?:Z|UTC|GMT|[-+]0?0(?::?00)?)?",
+    re.IGNORECASE,
+)
+# Calendars that agree with that of NumPy, the first two only from this day on.
+_SWITCHED, _PROLEPTIC = frozenset({"standard", "gregorian"}), "proleptic_gregorian"
+_SWITCH = np.datetime64("1582-10-15")
+# Times that are stored as fractions of a day are rounded, so they are compared to the millisecond.
+_ROUNDING = 500
+_DATE = re.compile(r"[-+]?\d{4,}-\d\d(?:-|$)")
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """The values of a coordinate, as they are stored, with its attributes.
+
+    Examples
+    --------
+    >>> hours = Coordinate("time", np.arange(0, 72, 6), {"units": "hours since 2020-01-01"})
+    >>> hours.find("2020-01-02"), hours.find("2020-01-02T07")
+    (4, 6)
+    >>> latitudes = Coordinate("lat", np.array([60.0, 30, 0, -30, -60]), {})
+    >>> latitudes.find("30"), latitudes.find("-10.5")
+    (1, 3)
+    """
+
+    name: str
+    values: NDArray[Any]
+    attributes: Mapping[str, Any]
+
+    def find(self, value: str) -> int:
+        """Return the index of the first element at a value or behind it.
+
+        If the values decrease, an element is behind a value if it is smaller.
+
+        Raises
+        ------
+        UsageError
+            If the value does not suit the coordinate, or its elements are not sorted.
+        """
+        values = self._decoded()
+        sought, tolerance = self._sought(value)
+        if values.ndim != 1 or not len(values) or values.dtype.kind not in "iufM":
+            raise UsageError(f"{self.name} is not a list of numbers or times; give indices")
+        falls = len(values) > 1 and values[0] > values[-1]
+        steps = values[1:] < values[:-1] if falls else values[1:] > values[:-1]
+        if not np.all(steps):
+            raise UsageError(
+                f"the values of {self.name} are neither in rising nor in falling order; give "
+                "indices"
+            )
+        if falls:
+            return int(np.count_nonzero(values > sought + tolerance))
+        return int(np.count_nonzero(values < sought - tolerance))
+
+    def _decoded(self) -> NDArray[Any]:
+        """Return the values with their scale and offset."""
+        scale, offset = (self.attributes.get(name) for name in ("scale_factor", "add_offset"))
+        if scale is None and offset is None:
+            return self.values
+        decoded: NDArray[Any] = self.values * (1 if scale is None else scale)
+        return decoded + (0 if offset is None else offset)
+
+    def _sought(self, value: str) -> tuple[Any, Any]:
+        """Return a value as the coordinate stores it, and the tolerance of comparisons."""
+        if self.values.dtype.kind == "M":
+            return _time(value, self.name), np.timedelta64(0, "us")
+        if _DATE.match(value) is None:
+            number = float(value)
+            # A float32 coordinate has an element for 40.1, but no element equals the double 40.1.
+            is_short = self.values.dtype.kind == "f" and self._decoded() is self.values
+            return self.values.dtype.type(number) if is_short else number, 0
+        units = self.attributes.get("units")
+        since = _SINCE.fullmatch(units) if isinstance(units, str) else None
+        length = None if since is None else _UNITS.get(since[1].lower())
+        if since is None or length is None:
+            found = f"its units are {units!r}" if units else "it has no units"
+            raise UsageError(
+                f"{self.name} has no time for {value}: {found}, not as in 'hours since "
+                "1900-01-01'; give indices, or numbers as in @40.0:@60.0"
+            )
+        calendar = str(self.attributes.get("calendar", "standard")).lower()
+        return _since(value, self.name, since[2], calendar) / length, _ROUNDING / length
+
+
+def _time(value: str, name: str) -> np.datetime64:
+    try:
+        return np.datetime64(value.removesuffix("Z").replace(" ", "T"), "us")
+    except ValueError:
+        raise UsageError(f"{value} is not a time, as those of {name} are") from None
+
+
+def _since(value: str, name: str, reference: str, calendar: str) -> float:
+    """Return the microseconds from a reference to a time."""
+    parts = _REFERENCE.fullmatch(reference)
+    if parts is None:
+        raise UsageError(
+            f"{name} counts since {reference!r}, which is not understood; give indices"
+        )
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
+    micro = int((parts[7] or "").ljust(6, "0")[:6])
+    if calendar in {*_SWITCHED, _PROLEPTIC}:
+        time = _time(value, name)
+        try:
+            days = np.datetime64(f"{year:05}-{month:02}-{day:02}", "us")
+        except ValueError:
+            raise UsageError(f"{name} counts since {reference!r}, which is no date") from None
+        if calendar == _PROLEPTIC or min(time, days) >= _SWITCH:
+            start = days + np.timedelta64(
+                ((hour * 60 + minute) * 60 + second) * 10**6 + micro, "us"
+            )
+            return float((time - start) / np.timedelta64(1, "us"))
+    return _since_in_calendar(value, (year, month, day, hour, minute, second, micro), calendar)
+
+
+def _since_in_calendar(value: str, reference: tuple[int, ...], calendar: str) -> float:
+    """Return the microseconds from a reference to a time in a calendar that NumPy lacks."""
+    try:
+        import cftime  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
+    except ImportError:
+        raise MissingLibraryError(
+            f"times in the calendar {calendar} need cftime; install it with: pip install cftime"
+        ) from None
+    found = re.split(r"[-T :.]", value.lstrip("-+").removesuffix("Z"))
+    sign = -1 if value.startswith("-") else 1
+    numbers = [sign * int(found[0]), *(int(each) for each in found[1:6])]
+    numbers += [1] * (3 - len(numbers))
+    try:
+        start = cftime.datetime(*reference, calendar=calendar)
+        passed = cftime.datetime(*numbers, calendar=calendar) - start
+    except ValueError as error:
+        raise UsageError(f"{value} is not a time in the calendar {calendar}: {error}") from None
+    return float(passed.total_seconds() * 10**6)
