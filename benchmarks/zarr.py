@@ -3,7 +3,8 @@
 ``python -m benchmarks.zarr --help``. With a codec, the yardstick is to decode all chunks of the
 source and to encode all chunks of the target, from memory to memory, on all cores. The speed of a
 machine varies, so the yardstick is measured before and after each run, and ratios use the mean of
-both. Its data stays in memory, because a run right after gigabytes were freed is slower.
+both. Its data stays in memory, because a run right after gigabytes were freed is slower. A `*`
+marks figures during which other processes were busy.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add = parser.add_argument
     add("--size", type=parse_bytes, default="2GiB", help="approximate bytes of the array")
     add("--budgets", default="256MiB,1GiB", help="memory budgets, separated by commas")
-    add("--codec", default="zstd:3", help="as for dask-io")
+    add("--codecs", default="zstd:3", help="as for dask-io, separated by commas")
     add("--repeats", type=int, default=3, help="number of rounds")
     add("--workers", type=int, help="number of threads")
     add(
@@ -73,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _measure(bench: _Bench, options: argparse.Namespace) -> None:
-    for codec, kind in ((options.codec, "codec"), ("none", "cp -r")):
+    for codec in (*options.codecs.split(","), "none"):
+        kind = "cp -r" if codec == "none" else "codec"
         bench.make_source(codec)
         for budget in options.budgets.split(","):
             found = _report(kind, *bench.run(kind, budget))
@@ -83,8 +85,9 @@ def _measure(bench: _Bench, options: argparse.Namespace) -> None:
 def _report(kind: str, ours: list[Timing], others: list[Timing]) -> str:
     seconds, other_seconds = ([each.seconds for each in side] for side in (ours, others))
     cpu, other_cpu = ([each.cpu_seconds for each in side] for side in (ours, others))
+    mark = "*" if any(each.is_disturbed for each in (*ours, *others)) else ""
     return (
-        f"{median(seconds):.2f} s, {kind} {median(other_seconds):.2f} s, "
+        f"{median(seconds):.2f} s{mark}, {kind} {median(other_seconds):.2f} s, "
         f"ratio {_compare(seconds, other_seconds)}, goal {GOALS[kind]}; "
         f"of CPU time {_compare(cpu, other_cpu)}"
     )
@@ -129,7 +132,7 @@ class _Bench:
         self._coding: _Coding | None = None
         side = round((options.size / 2) ** (1 / 3))
         self._source_chunks, self._target_chunks = (-(-side // n) for n in _BLOCKS)
-        self._array = _smooth_with_noise(side)
+        self._array = smooth_with_noise(side)
         shown = format_bytes(self._array.nbytes)
         chunks = f"chunks of {self._source_chunks} to {self._target_chunks}"
         sys.stdout.write(f"{side} x {side} x {side} of int16, {shown}, {chunks}, on ")
@@ -203,7 +206,7 @@ class _Bench:
         return values.reshape(-1).view(np.uint8)
 
 
-def _smooth_with_noise(side: int) -> NDArray[Any]:
+def smooth_with_noise(side: int) -> NDArray[Any]:
     """Return an array like that of an instrument: smooth, with noise in the lowest bits."""
     axis = np.sin(np.linspace(0, 12, side)) * 300
     plane, noise = axis[:, None] + axis[None, :], np.random.default_rng(0)

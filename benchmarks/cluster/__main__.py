@@ -1,9 +1,11 @@
 """Compare ways to rechunk a Zarr array on one dask.distributed cluster.
 
-Ours (`dask_io.resplit` with a client), Dask's rechunk by tasks and by p2p, and cubed if it is
-installed. Each run has its own process and a fresh cluster on this machine, with the caches
-dropped. Workers have one thread each and the same memory limit. The table shows the time, the peak
-memory of a worker, the most bytes on the workers' disks, and the number of tasks.
+Ours (`dask_io.resplit` with a client), Dask's rechunk by tasks and by p2p, and cubed, which has an
+environment of its own (`make bench-cluster` sets it up). Each run has its own process and a fresh
+cluster on this machine, with the caches dropped; the time includes a final `sync`. Workers have
+one thread each and the same memory limit. The table shows the time, also as a multiple of that of
+Dask's tasks in the same rounds, the peak memory of a worker, the most bytes on the workers' disks,
+and the number of tasks.
 
     python -m benchmarks.cluster --size 512MiB --limit 512MiB --workers 1,2,4
 """
@@ -13,14 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import date
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -40,6 +44,7 @@ WAYS = ("ours", "p2p", "tasks", "cubed")
 CASES = ("series", "cubes")
 _ITEM = np.dtype("f4")
 _MOST_SECONDS = 1800
+_CUBED = Path(".venv-cubed/bin/python")
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,7 @@ def run(way: str, case: Case, folder: Path, n_workers: int, limit: str) -> dict[
         with Watch(pids, local) as watch:
             start = time.perf_counter()
             move(way, case, folder, client, limit)
+            os.sync()
             seconds = time.perf_counter() - start
 
         def counted(dask_scheduler: Any) -> int:
@@ -195,7 +201,10 @@ def move(way: str, case: Case, folder: Path, client: Any, limit: str) -> None:
     elif way == "cubed":
         cubed: Any = import_module("cubed")
         spec = cubed.Spec(str(folder / "local"), allowed_mem=int(0.6 * parse_bytes(limit)))
-        executor = import_module("cubed.runtime.executors.dask").DaskExecutor(client=client)
+        dask: Any = import_module("cubed.runtime.executors.dask")
+        # Asynchronous clients of this version of Dask do not know the workers, so it would fail.
+        dask.check_runtime_memory = lambda *_: None
+        executor = dask.DaskExecutor(compute_kwargs={"address": client.scheduler.address})
         array = cubed.from_zarr(source, spec=spec).rechunk(case.after)
         cubed.to_zarr(array, str(target), executor=executor)
     else:
@@ -225,7 +234,8 @@ def measure(
     clear(folder / "local")
     if not args.warm:
         drop_caches()
-    command = [sys.executable, "-m", "benchmarks.cluster", "--size", args.size]
+    python = args.cubed if way == "cubed" else sys.executable
+    command = [str(python), "-m", "benchmarks.cluster", "--size", args.size]
     command += ["--limit", args.limit, "--dir", str(folder)]
     command += ["--one", f"{way}:{case.name}:{n_workers}"]
     try:
@@ -241,20 +251,41 @@ def measure(
 
 
 def show(case: str, n_workers: int, rounds: dict[str, list[dict[str, Any]]]) -> None:
-    """Print a row for each way, with multiples of our time."""
-    ours = [each["seconds"] for each in rounds.get("ours", []) if "seconds" in each]
+    """Print a row for each way, with multiples of the time of Dask's tasks."""
+    tasks = rounds.get("tasks", [])
     for way, found in rounds.items():
         failures = [each["failure"] for each in found if "failure" in each]
         if failures:
-            say(f"| {case} | {n_workers} | {way} | failed: {failures[0]} | | | |")
+            say(f"| {case} | {n_workers} | {way} | failed: {failures[0]} | | | | |")
             continue
         middle = {key: median(each[key] for each in found) for key in found[0]}
-        ratio = f" ({middle['seconds'] / median(ours):.2f})" if ours else ""
+        pairs = [
+            one["seconds"] / other["seconds"]
+            for one, other in zip(found, tasks, strict=False)
+            if "seconds" in other
+        ]
         say(
-            f"| {case} | {n_workers} | {way} | {middle['seconds']:.2f} s{ratio} "
+            f"| {case} | {n_workers} | {way} | {middle['seconds']:.1f} s "
+            f"| {f'{median(pairs):.2f}' if pairs else ''} "
             f"| {format_bytes(int(middle['memory']))} | {format_bytes(int(middle['disk']))} "
             f"| {middle['tasks']:,.0f} |"
         )
+
+
+def describe(args: argparse.Namespace) -> str:
+    """Return what the figures depend on, in one line."""
+    versions = [f"{name} {version(name)}" for name in ("dask-io", "distributed", "zarr")]
+    if args.cubed.exists():
+        code = "from importlib.metadata import version; print(version('cubed'))"
+        command = [str(args.cubed), "-c", code]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        versions.append(f"cubed {found.stdout.strip()}")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return (
+        f"{date.today()}, {os.cpu_count()} cores, {format_bytes(memory)} of memory, "  # noqa: DTZ011
+        f"Python {platform.python_version()}, {', '.join(versions)}; array of {args.size}, "
+        f"{args.limit} per worker, median of {args.repeats}"
+    )
 
 
 def main() -> None:
@@ -269,6 +300,7 @@ def main() -> None:
     add("--repeats", type=int, default=3, help="number of rounds; the median is shown")
     add("--warm", action="store_true", help="do not drop the caches")
     add("--dir", type=Path, help="working directory")
+    add("--cubed", type=Path, default=_CUBED, help="Python interpreter that has cubed")
     add("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -276,9 +308,10 @@ def main() -> None:
         case = Case(name, parse_bytes(args.size))
         say(json.dumps(run(way, case, args.dir, int(n_workers), args.limit)))
         return
-    ways = [way for way in args.ways.split(",") if way != "cubed" or find_spec("cubed")]
-    say("| case | workers | way | time | peak memory of a worker | worker disk | tasks |")
-    say("|---|---|---|---|---|---|---|")
+    ways = [way for way in args.ways.split(",") if way != "cubed" or args.cubed.exists()]
+    say(f"{describe(args)}\n")
+    say("| case | workers | way | time | of tasks | memory of a worker | worker disk | tasks |")
+    say("|---|---|---|---|---|---|---|---|")
     for name in args.cases.split(","):
         case = Case(name, parse_bytes(args.size))
         with TemporaryDirectory(dir=args.dir) as place:

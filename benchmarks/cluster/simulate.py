@@ -1,8 +1,8 @@
 """Simulate runs on 10 to 10,000 workers, from the plan alone: nothing is read or written.
 
-Cubes of float32 in chunks of 256³ become chunks of 320³, on a device with the figures of a network
-filesystem. Every worker has the full bandwidth of the device, so the times show what the division
-into parts costs, not what a shared filesystem costs.
+Cubes of float32 in chunks of 256³ become chunks of 320³, compressed or not, on a device with the
+figures of a network filesystem. Every worker has the full bandwidth of the device, so the times
+show what the division into parts costs, not what a shared filesystem costs.
 
     python -m benchmarks.cluster.simulate --svg docs/explanation/cluster.svg
 """
@@ -13,6 +13,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 from html import escape
+from itertools import product
 from math import ceil, log10
 from pathlib import Path
 
@@ -23,11 +24,14 @@ from dask_io.geometry import Grid, Layout, Region
 from dask_io.planning import (
     DEVICES,
     AnyPlan,
+    Device,
+    Problem,
     Side,
     choose_counts,
     plan_cut,
     plan_with,
     predict_seconds,
+    read_through,
 )
 from dask_io.planning.cut import cut_problem
 from dask_io.units import format_bytes
@@ -38,6 +42,10 @@ _ITEM = np.dtype("f4")
 _BEFORE, _AFTER, _MEMORY, _THREADS = 256, 320, 4 * 2**30, 4
 # As in `dask_io.cluster.dispatch`: events per second of all workers, and of one worker.
 _MOST_EVENTS, _MOST_OF_ONE = 100, 2
+_COLUMNS = (
+    *("array", "blocks", "workers", "parts", "balance", "read again", "seeks", "events/s"),
+    *("time", "efficiency"),
+)
 _COLOURS = ("#3b6ea5", "#2a8a4a", "#d1495b", "#8a5a9e")
 _WIDTH, _HEIGHT, _MARGIN = 300, 200, 50
 
@@ -47,6 +55,7 @@ class Simulated:
     """A run that was only planned."""
 
     n_bytes: int
+    compressed: bool
     workers: int
     parts: int
     balance: float
@@ -66,18 +75,24 @@ class Simulated:
         return min(_MOST_EVENTS, _MOST_OF_ONE * running) + 4 * self.parts / max(self.seconds, 1)
 
 
-def simulate(n_bytes: int, workers: int, memory: int = _MEMORY) -> Simulated:
-    """Plan the run of an array on a number of workers."""
+def simulate(
+    n_bytes: int, workers: int, memory: int = _MEMORY, *, compressed: bool = True
+) -> Simulated:
+    """Plan the run of an array on a number of workers.
+
+    Parts of blocks that are not compressed can be read by themselves.
+    """
     side = round((n_bytes / _ITEM.itemsize) ** (1 / 3))
     shape, layout, device = (side,) * 3, Layout.c(3), DEVICES["nfs"]
     source, target = (
-        Side(Grid.regular(shape, (each,) * 3), layout, atomic=True) for each in (_BEFORE, _AFTER)
+        Side(Grid.regular(shape, (each,) * 3), layout, atomic=compressed)
+        for each in (_BEFORE, _AFTER)
     )
     problem = make_problem(source, target, _ITEM, memory=memory, workers=_THREADS)
-    whole = plan_with("auto", problem, device=device, scratch=0)
+    whole = _plan(problem, device)
 
     def plan(region: Region) -> AnyPlan:
-        return plan_with("auto", cut_problem(problem, region), device=device, scratch=0)
+        return _plan(cut_problem(problem, region), device)
 
     alone = predict_seconds(whole, device)
     counts = choose_counts(alone, problem.target.grid.n_blocks, workers)
@@ -85,6 +100,7 @@ def simulate(n_bytes: int, workers: int, memory: int = _MEMORY) -> Simulated:
     seconds = cut.predict_seconds(workers)
     return Simulated(
         n_bytes,
+        compressed,
         workers,
         cut.count,
         cut.balance,
@@ -95,19 +111,28 @@ def simulate(n_bytes: int, workers: int, memory: int = _MEMORY) -> Simulated:
     )
 
 
+def _plan(problem: Problem, device: Device) -> AnyPlan:
+    return read_through(plan_with("auto", problem, device=device, scratch=0), device)
+
+
 def table(rows: list[Simulated]) -> str:
     """Return the results as a table."""
     lines = [
-        "| array | workers | parts | balance | read again | seeks | events/s | time | efficiency |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(_COLUMNS)} |",
+        f"|{'---|' * len(_COLUMNS)}",
     ]
     lines += [
-        f"| {format_bytes(row.n_bytes).replace('.00', '')} | {row.workers:,} | {row.parts:,} "
+        f"| {_size(row)} | {'compressed' if row.compressed else 'plain'} | {row.workers:,} "
+        f"| {row.parts:,} "
         f"| {row.balance:.2f} | {row.redundant:.0%} | {row.seeks:.2f} | {row.events:,.0f} "
         f"| {_duration(row.seconds)} | {row.efficiency:.0%} |"
         for row in rows
     ]
     return "\n".join(lines)
+
+
+def _size(row: Simulated) -> str:
+    return format_bytes(row.n_bytes).replace(".00", "")
 
 
 def _duration(seconds: float) -> str:
@@ -118,16 +143,22 @@ def _duration(seconds: float) -> str:
 
 
 def draw(rows: list[Simulated]) -> str:
-    """Draw data that is read twice, and efficiency, by the number of workers."""
+    """Draw data that is read twice, and efficiency, by the number of workers.
+
+    Lines are solid for compressed blocks, and dashed for others.
+    """
     panels = [
         _panel(rows, "data read again", [row.redundant for row in rows], 0),
         _panel(rows, "efficiency", [row.efficiency for row in rows], 1),
     ]
-    sizes = sorted({row.n_bytes for row in rows})
+    sizes = {row.n_bytes: _size(row) for row in rows}
+    texts = [
+        *zip(sizes.values(), _COLOURS, strict=False),
+        ("solid: compressed, dashed: plain", "#444"),
+    ]
     keys = [
-        f'<text x="{_MARGIN + 110 * n}" y="{_HEIGHT + 75}" fill="{colour}">'
-        f"{escape(format_bytes(size).replace('.00', ''))}</text>"
-        for n, (size, colour) in enumerate(zip(sizes, _COLOURS, strict=False))
+        f'<text x="{_MARGIN + 110 * n}" y="{_HEIGHT + 75}" fill="{colour}">{escape(text)}</text>'
+        for n, (text, colour) in enumerate(texts)
     ]
     width, height = 2 * (_WIDTH + _MARGIN) + _MARGIN, _HEIGHT + 90
     return (
@@ -161,14 +192,15 @@ def _panel(rows: list[Simulated], title: str, values: list[float], number: int) 
         for each in sorted({row.workers for row in rows})
     ]
     sizes = sorted({row.n_bytes for row in rows})
-    for size, colour in zip(sizes, _COLOURS, strict=False):
+    for (size, colour), compressed in product(zip(sizes, _COLOURS, strict=False), (True, False)):
         points = " ".join(
             f"{x(row.workers):.1f},{y(value):.1f}"
             for row, value in zip(rows, values, strict=True)
-            if row.n_bytes == size
+            if (row.n_bytes, row.compressed) == (size, compressed)
         )
+        dashes = "" if compressed else ' stroke-dasharray="5 3"'
         parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
         )
     return "".join(parts)
 
@@ -184,7 +216,8 @@ def main() -> None:
     add("--svg", type=Path, help="file for the drawing")
     args = parser.parse_args()
     rows = [
-        simulate(2**power, workers)
+        simulate(2**power, workers, compressed=compressed)
+        for compressed in (True, False)
         for power in map(int, args.powers.split(","))
         for workers in map(int, args.workers.split(","))
     ]

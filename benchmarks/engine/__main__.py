@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _ROOM_TO_SPARE = 64 * 2**20
 _MEMORY_TO_VERIFY = "1GiB"
+# For files below this size, buffered I/O may be faster than direct I/O.
+_SMALL_FILE = 2 * 2**20
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -228,17 +230,24 @@ class _Bench:
         )
 
     def _floor(self, workload: Workload, source: Path, after: Grid) -> Timing:
+        """Time the floor: for small files the faster of direct and buffered I/O."""
         # As many threads as the engine uses.
         job = dask_io.plan(source, chunks=after.longest, workers=self._options.workers)
-        return run_contestant(
-            "floor",
-            self._prepare,
-            source=str(source),
-            target=str(self._folder / "floor"),
-            n_bytes=after.size * workload.itemsize,
-            file_bytes=prod(after.longest) * workload.itemsize,
-            workers=job.workers,
-        )
+        file_bytes, timings = prod(after.longest) * workload.itemsize, []
+        for direct in (True, False) if file_bytes < _SMALL_FILE else (True,):
+            discard(self._folder / "floor", self._folder / "aside")
+            found = run_contestant(
+                "floor",
+                self._prepare,
+                source=str(source),
+                target=str(self._folder / "floor"),
+                n_bytes=after.size * workload.itemsize,
+                file_bytes=file_bytes,
+                workers=job.workers,
+                direct=direct,
+            )
+            timings.append(found)
+        return min(timings, key=lambda each: each.seconds)
 
 
 def _verify(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The engine and the floor, each timed in its own process.
+"""The engine, the floor and other programs, each timed in its own process.
 
 The arguments of the process are a name, and the parameters as JSON. It prints its CPU seconds when
 it is ready, starts when it receives a line, and ends with a line of JSON.
@@ -14,10 +14,13 @@ import random
 import sys
 import time
 from contextlib import closing
-from itertools import accumulate
+from functools import cache
+from itertools import accumulate, product
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from dask_io import api
 from dask_io.engine.machine import ResidentMeter
@@ -45,6 +48,37 @@ def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, 
     return run
 
 
+def h5py_loop(
+    source: str, target: str, *, chunks: int, **filters: Any
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to copy a dataset slab by slab with h5py, as its users do."""
+    import h5py  # type: ignore[import-untyped]  # noqa: PLC0415 - not for other contestants
+
+    def run() -> dict[str, Any]:
+        with h5py.File(source) as read, h5py.File(target, "w") as written:
+            array = read["data"]
+            shape = array.shape
+            made = written.create_dataset(
+                "data", shape, array.dtype, chunks=(chunks,) * len(shape), **filters
+            )
+            for start in range(0, shape[0], chunks):
+                made[start : start + chunks] = array[start : start + chunks]
+        return {}
+
+    return run
+
+
+def nibabel_save(source: str, target: str) -> Callable[[], dict[str, Any]]:
+    """Prepare to load a volume with nibabel, and to save it with its default level, 1."""
+    import nibabel  # noqa: PLC0415 - as above
+
+    def run() -> dict[str, Any]:
+        nibabel.save(nibabel.load(source), target)
+        return {}
+
+    return run
+
+
 class _Piece(NamedTuple):
     """Bytes of one file that are read or written at once, in the order of `turn`."""
 
@@ -57,20 +91,20 @@ class _Piece(NamedTuple):
 
 
 class _Floor:
-    """Reads all bytes of some files, and writes the same number of other bytes with direct I/O.
+    """Reads all bytes of some files, and writes the same number of other bytes.
 
-    Each thread has one buffer for both. A piece is written only after the reads of as many bytes
-    have started.
+    This is done with direct I/O, if wanted and possible. Each thread has one buffer for both. A
+    piece is written only after the reads of as many bytes have started.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, direct: bool) -> None:
         self._buffers = [mmap.mmap(-1, _PIECE) for _ in range(workers)]
         for buffer in self._buffers:
             # A device may be faster with zeros.
             buffer.write(random.randbytes(2**20) * (_PIECE // 2**20))
         self._lock = Lock()
         self._errors: list[BaseException] = []
-        self.is_direct = bool(_O_DIRECT)
+        self.is_direct = direct and bool(_O_DIRECT)
 
     def run(self, reads: list[tuple[str, int]], writes: list[tuple[str, int]]) -> None:
         """Move the files, given as paths and sizes."""
@@ -164,14 +198,14 @@ def _pieces(files: Iterable[tuple[str, int]], *, is_write: bool) -> Iterator[_Pi
 
 
 def floor(
-    source: str, target: str, *, n_bytes: int, file_bytes: int, workers: int
+    source: str, target: str, *, n_bytes: int, file_bytes: int, workers: int, direct: bool = True
 ) -> Callable[[], dict[str, Any]]:
     """Prepare to read the source, and to write `n_bytes` to files of another size."""
-    engine = _Floor(workers)
+    engine = _Floor(workers, direct=direct)
 
     def run() -> dict[str, Any]:
         place, folder = Path(source), Path(target)
-        files = sorted(place.iterdir()) if place.is_dir() else [place]
+        files = sorted(filter(Path.is_file, place.rglob("*"))) if place.is_dir() else [place]
         reads = [(str(file), file.stat().st_size) for file in files]
         folder.mkdir()
         writes = [
@@ -184,10 +218,83 @@ def floor(
     return run
 
 
+def tensorstore(
+    source: str, target: str, *, chunks: int, memory: int
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to copy one Zarr array to another, layer by layer, with TensorStore."""
+    import tensorstore as ts  # noqa: PLC0415 - only this contestant needs it
+
+    def run() -> dict[str, Any]:
+        context = ts.Context({"cache_pool": {"total_bytes_limit": memory // 2}})
+        found = ts.open(_zarr(source), open=True, context=context).result()
+        document = json.loads(Path(source, "zarr.json").read_text())
+        document["chunk_grid"]["configuration"]["chunk_shape"] = [chunks] * found.ndim
+        names = ("shape", "data_type", "chunk_grid", "codecs")
+        metadata = {name: document[name] for name in names}
+        made = ts.open({**_zarr(target), "metadata": metadata}, create=True).result()
+        for start in range(0, found.shape[0], chunks):
+            layer = slice(start, min(start + chunks, found.shape[0]))
+            made[layer].write(found[layer]).result()
+        return {}
+
+    return run
+
+
+def _zarr(place: str) -> dict[str, Any]:
+    return {"driver": "zarr3", "kvstore": {"driver": "file", "path": place}}
+
+
+def memmap(
+    source: str, target: str, *, shape: list[int], before: int, after: int
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to assemble `.npy` blocks one after another from memory maps of other blocks."""
+    # Each file is mapped once, which takes little memory.
+    mapped = cache(lambda index: np.load(_npy(source, index), mmap_mode="r"))
+
+    def run() -> dict[str, Any]:
+        Path(target).mkdir()
+        for index in product(*(range(-(-n // after)) for n in shape)):
+            low = [after * i for i in index]
+            high = [min(a + after, n) for a, n in zip(low, shape, strict=True)]
+            block = None
+            parts = (range(a // before, -(-b // before)) for a, b in zip(low, high, strict=True))
+            for other in product(*parts):
+                found, corner = mapped(other), [before * i for i in other]
+                if block is None:
+                    lengths = [b - a for a, b in zip(low, high, strict=True)]
+                    block = np.empty(lengths, found.dtype)
+                bounds = [
+                    (max(a, c), min(b, c + n))
+                    for a, b, c, n in zip(low, high, corner, found.shape, strict=True)
+                ]
+                into = tuple(slice(p - a, q - a) for (p, q), a in zip(bounds, low, strict=True))
+                taken = tuple(slice(p - c, q - c) for (p, q), c in zip(bounds, corner, strict=True))
+                block[into] = found[taken]
+            assert block is not None
+            np.save(_npy(target, index), block)
+        return {}
+
+    return run
+
+
+def _npy(folder: str, index: tuple[int, ...]) -> Path:
+    return Path(folder, f"b_{'_'.join(map(str, index))}.npy")
+
+
+_CONTESTANTS: dict[str, Callable[..., Callable[[], dict[str, Any]]]] = {
+    "resplit": resplit,
+    "floor": floor,
+    "h5py": h5py_loop,
+    "nibabel": nibabel_save,
+    "tensorstore": tensorstore,
+    "memmap": memmap,
+}
+
+
 def main() -> None:
     """Prepare, wait, run, report."""
     kind, arguments = sys.argv[1:]
-    run = {"resplit": resplit, "floor": floor}[kind](**json.loads(arguments))
+    run = _CONTESTANTS[kind](**json.loads(arguments))
     print(time.process_time(), flush=True)  # noqa: T201  # to the process that waits for it
     sys.stdin.readline()
     print(json.dumps(run()), flush=True)  # noqa: T201  # as above

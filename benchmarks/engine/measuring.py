@@ -17,16 +17,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CONTESTANT = Path(__file__).with_name("contestant.py")
+# A timing is disturbed if others used more than this part of a core.
+_MOST_OTHER_CORES = 0.3
+_TICKS_OF_PROCESSORS = Path("/proc/stat")
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The time of a process until its files were on the disk, and its own report."""
+    """The time of a process until its files were on the disk, and its own report.
+
+    `others` is the CPU time of other processes, as a part of one core.
+    """
 
     seconds: float
     cpu_seconds: float
     report: dict[str, Any] = field(default_factory=dict)
+    other_cores: float = 0.0
+    """Cores that other processes, or other virtual machines, used meanwhile."""
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether others used more of the machine than the kernel needs to write files."""
+        return self.other_cores > _MOST_OTHER_CORES
 
 
 class FailedError(Exception):
@@ -79,10 +92,10 @@ def discard(path: Path, aside: Path) -> None:
 
 
 def _time(command: list[str], prepare: Callable[[], object], *, waits: bool) -> Timing:
-    cpu_before = _cpu_of_children()
+    cpu_before, busy_before = _cpu_of_children(), 0.0
     if not waits:
         prepare()
-    start = time.perf_counter()
+    start, busy_before = time.perf_counter(), _cpu_of_all()
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -92,18 +105,29 @@ def _time(command: list[str], prepare: Callable[[], object], *, waits: bool) -> 
                 assert process.stdout is not None
                 cpu_before += float(process.stdout.readline() or 0)
                 prepare()
-                start = time.perf_counter()
+                start, busy_before = time.perf_counter(), _cpu_of_all()
             output, errors = process.communicate("\n")
         except BaseException:
             process.kill()
             raise
     os.sync()
-    seconds = time.perf_counter() - start
+    seconds, busy = time.perf_counter() - start, _cpu_of_all() - busy_before
     if process.returncode:
         lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
         raise FailedError(lines[-1])
     report = json.loads(output) if waits else {}
-    return Timing(seconds, _cpu_of_children() - cpu_before, report)
+    cpu = _cpu_of_children() - cpu_before
+    return Timing(seconds, cpu, report, max(0.0, busy - cpu) / seconds)
+
+
+def _cpu_of_all() -> float:
+    """Return the CPU seconds of all processes and of stolen time since the start; 0 if unknown."""
+    try:
+        first = _TICKS_OF_PROCESSORS.read_text().partition("\n")[0]
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, irq, soft_irq, stolen = map(int, first.split()[1:9])
+    return (user + nice + system + irq + soft_irq + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_of_children() -> float:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 LEGEND = """\
 Seconds are medians, until all data is on the disk. Ratios are medians of the ratios of each round.
-The start of Python is not counted. Seeks are predicted = counted. Memory is the predicted peak, and
-the largest growth of the process's resident memory since `dask-io info`."""
+The start of Python is not counted. There is a star for each round that other processes disturbed.
+Seeks are predicted = counted. Memory is the predicted peak, and the largest growth of the process's
+resident memory since `dask-io info`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Round:
     cp: Timing
     ours: Timing
     floor: Timing
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other processes used the machine during one of them."""
+        return any(one.is_disturbed for one in (self.cp, self.ours, self.floor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,13 @@ class Row:
     def of_floor(self) -> float:
         """Our seconds relative to those of the floor."""
         return median(one.ours.seconds / one.floor.seconds for one in self.rounds)
+
+    @property
+    def _spread(self) -> str:
+        """The range of the ratios to the floor, and stars for disturbed rounds."""
+        ratios = [one.ours.seconds / one.floor.seconds for one in self.rounds]
+        stars = "*" * sum(one.is_disturbed for one in self.rounds)
+        return f" ({min(ratios):.2f} to {max(ratios):.2f}){stars}"
 
     @property
     def floor_of_cp(self) -> float:
@@ -108,7 +121,7 @@ class Row:
             f"{median(one.floor.seconds for one in self.rounds):.2f}",
             f"{self.seconds:.2f}",
             f"{self.of_cp:.2f}",
-            f"{self.of_floor:.2f}",
+            f"{self.of_floor:.2f}{self._spread}",
             f"{median(one.cp.cpu_seconds for one in self.rounds):.2f}",
             f"{median(one.ours.cpu_seconds for one in self.rounds):.2f}",
             _short(plan["memory"]["peak"]),
@@ -144,7 +157,7 @@ def rows_to_text(rows: Sequence[Row]) -> str:
         if row.failure or row.seeks_differ
     ]
     if not all(one.floor.report["direct"] for row in rows for one in row.rounds):
-        notes.append("The floor used the page cache, because direct I/O is not supported here.")
+        notes.append("Some floors used the page cache: it was faster, or direct I/O is missing.")
     return "\n".join([table([HEADINGS, *(row.cells() for row in rows)]), *notes])
 
 

@@ -1,0 +1,1 @@
+"""The experiments of the report in docs/report.md."""
