@@ -14,7 +14,7 @@ import zarr
 
 import dask_io
 from dask_io.errors import StorageError
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.journal.journal import is_unfinished
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 

@@ -18,7 +18,7 @@ from zarr.storage import ObjectStore
 
 import dask_io
 from dask_io.errors import StorageError
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.journal import lease
 from dask_io.journal.journal import is_unfinished
 from dask_io.storage.objects import failures

@@ -29,7 +29,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from tests.commands import invoke, run
 from tests.model import save_model
 

@@ -15,7 +15,7 @@ import zarr
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.storage.pace import Pace
 from tests.commands import invoke
 

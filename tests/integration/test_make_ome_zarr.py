@@ -14,7 +14,7 @@ from ome_zarr_models import open_ome_zarr
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.journal.journal import Journal
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, crop
 from tests.commands import fail, invoke, run

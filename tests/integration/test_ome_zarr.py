@@ -12,7 +12,7 @@ from ome_zarr_models import open_ome_zarr
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, UsageError
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from tests.commands import invoke
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from zarr.storage import ObjectStore
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, LockedError, StorageError, UsageError
 from dask_io.formats.zarr.consolidation import consolidate
-from dask_io.formats.zarr.documents import quiet
 from dask_io.formats.zarr.group import read_group
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.journal import journal
 from dask_io.journal.journal import alone
 from dask_io.storage.files import write_whole

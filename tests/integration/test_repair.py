@@ -17,7 +17,7 @@ import zarr
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, StorageError, UsageError
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.storage.objects.connect import parse_url
 from tests.commands import fail, invoke, run
 

@@ -24,7 +24,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.journal.journal import Journal
 from dask_io.journal.local_log import FileLogs
 from dask_io.storage.local.disk import Disk

@@ -18,7 +18,7 @@ from zarr.core.metadata import ArrayV3Metadata
 import dask_io
 from dask_io.api import plan_extract
 from dask_io.errors import DataError, InterruptedRunError, UsageError
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.planning import memory_for_lower_bound, plan_from_json, plan_to_json
 from dask_io.report.jsonable import info_to_json
 

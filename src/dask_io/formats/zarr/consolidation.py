@@ -10,8 +10,9 @@ import zarr
 from zarr.buffer.cpu import Buffer
 from zarr.storage import LocalStore, MemoryStore
 
-from dask_io.formats.zarr.documents import CONSOLIDATED, V3, parse, quiet, read_documents
+from dask_io.formats.zarr.documents import CONSOLIDATED, V3, parse, read_documents
 from dask_io.formats.zarr.group import join, nodes
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.hierarchy.tree import ROOT
 from dask_io.storage.files import medium_of, write_whole
 from dask_io.storage.local.regular_files import check_to_read

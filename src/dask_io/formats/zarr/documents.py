@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError
 from dask_io.formats.zarr.fields import Fields, read_usual, write_usual
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.storage.files import read_whole
 from dask_io.storage.os_errors import storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from zarr.abc.buffer import Buffer as AnyBuffer
     from zarr.storage import MemoryStore
@@ -32,14 +31,6 @@ CONSOLIDATED = ".zmetadata"
 LONGEST = 16 * 2**20
 _MOST_AXES = 64
 _LONGEST_AXIS = 2**63
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence warnings of zarr-python about parts of the format that may change."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def read_documents(root: Location) -> dict[str, bytes]:

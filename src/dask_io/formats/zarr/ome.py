@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError
-from dask_io.formats.zarr.documents import attributes_of, quiet
+from dask_io.formats.zarr.documents import attributes_of
 from dask_io.formats.zarr.ome_space import multiscales
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.stores.container import needs
 
 if TYPE_CHECKING:

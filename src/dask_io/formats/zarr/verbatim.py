@@ -12,17 +12,12 @@ from xxhash import xxh3_64_intdigest
 from dask_io.codecs.registry import LOSSLESS
 from dask_io.errors import DataError, UsageError
 from dask_io.formats.isolation import WORKER, Limits
-from dask_io.formats.zarr.documents import (
-    V2,
-    V3,
-    attributes_of,
-    parse,
-    quiet,
-)
+from dask_io.formats.zarr.documents import V2, V3, attributes_of, parse
 from dask_io.formats.zarr.group import (
     Group,
     refuse_special,
 )
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.hierarchy.checksums import digest
 from dask_io.hierarchy.cut import cut_values
 from dask_io.storage.files import medium_of, read_whole

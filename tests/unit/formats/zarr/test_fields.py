@@ -19,9 +19,9 @@ from zarr.storage import MemoryStore
 
 from dask_io.formats.zarr import documents as reading
 from dask_io.formats.zarr.documents import V2, V2_ATTRIBUTES, V3, make_array_documents
-from dask_io.formats.zarr.documents import quiet as silent
 from dask_io.formats.zarr.fields import read_usual
 from dask_io.formats.zarr.metadata import understand
+from dask_io.formats.zarr.quiet import quiet as silent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from zarr.codecs import BytesCodec, TransposeCodec
 
 from dask_io.errors import DataError, UsageError
 from dask_io.formats import open_source
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.geometry import Region
 from dask_io.stores import Access
 from dask_io.stores.array_like import BlockArray

@@ -20,7 +20,7 @@ import dask_io
 from dask_io.codecs.zarr3 import in_zarr3
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.formats import make_target, open_source
-from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.quiet import quiet
 from dask_io.formats.zarr.target import ZarrTarget
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.journal.ledger import Written
