@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 ACCESS_KEY, SECRET_KEY = "AKIADASKIOTESTS", "SecretThatNobodyMayEverSee"
 _MOST_SECONDS = 60
+# Below the ports of outgoing connections, which could take them before the server does.
+_PORTS = range(15_000, 32_000)
 _REFUSALS = {
     "throttle": (503, "SlowDown"),
     "error": (500, "InternalError"),
@@ -132,12 +135,15 @@ def _wait_for(server: Server, log: Path) -> None:
 
 
 def free_ports(n_ports: int) -> list[int]:
-    """Return ports that nobody listens on."""
+    """Return ports that nobody listens on, and that the system does not give to connections."""
+    found: list[int] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n_ports)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        while len(found) < n_ports:
+            tried, port = stack.enter_context(socket.socket()), secrets.choice(_PORTS)
+            with suppress(OSError):
+                tried.bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 @dataclass
