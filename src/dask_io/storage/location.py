@@ -115,6 +115,12 @@ def follow(way: str, beside: Location) -> Location:
     return beside.again(posixpath.normpath(f"/{beside.parent.key}/{way}"))
 
 
+def leads_into(path: Location, folder: Location) -> bool:
+    """Tell whether a path, with links followed, is inside a directory, given without links."""
+    real = os.path.realpath(path) if isinstance(path, Path) else str(path)
+    return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
+
+
 def is_taken(place: Location) -> bool:
     """Tell whether a place exists, even if it is a broken link."""
     return os.path.lexists(place) if isinstance(place, Path) else place.exists()

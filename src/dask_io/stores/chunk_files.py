@@ -6,12 +6,9 @@ the document. The files are found, read, published, replaced and removed here.
 
 from __future__ import annotations
 
-import json
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,30 +16,30 @@ from dask_io.errors import DataError, StorageError, UsageError, list_names
 from dask_io.journal.journal import is_unfinished, refuse_locked
 from dask_io.journal.journalled_target import JournalledTarget
 from dask_io.journal.logs import logs_of
-from dask_io.storage.files import medium_of, read_whole, write_whole
+from dask_io.storage.files import medium_of, write_whole
 from dask_io.storage.location import is_taken, is_url
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.own_names import JOURNAL, whole_name
 from dask_io.stores.chunk_finder import ChunkFinder
 from dask_io.stores.chunked_source import Chunks, Located
 from dask_io.stores.chunked_target import ChunkedTarget
 from dask_io.stores.staging import room_for
+from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from dask_io.journal.ledger import Ledger
     from dask_io.storage.location import Location
-    from dask_io.storage.medium import Durability, Medium, Reader
+    from dask_io.storage.medium import Durability, Medium, Reader, Writer
     from dask_io.storage.tally import Tally
     from dask_io.stores.spec import ArraySpec
 
-# The largest metadata document that is read.
-_LONGEST_DOCUMENT = 16 * 2**20
 # The most chunks that are counted one by one when a run is planned.
 _MOST_LISTED = 2**16
 # Bytes of a file that are written at once.
 _GATHERED = 2**20
-# Marks an array from which a run has begun to remove chunks. Readers would see zeros.
+# Marks an array from which a run has begun to remove chunks. Readers would see the fill value.
 _CONSUMED = ".dask-io-consumed"
 
 
@@ -56,57 +53,6 @@ class ChunkNames(Protocol):
         """Return the index of the chunk with this path, None if it is not the path of a chunk."""
 
 
-def leads_into(path: Location, folder: Location) -> bool:
-    """Tell whether a path, with links followed, is inside a directory, given without links."""
-    real = os.path.realpath(path) if isinstance(path, Path) else str(path)
-    return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
-
-
-def read_json(folder: Location, name: str) -> dict[str, Any] | None:
-    """Read a JSON object in a directory, None if there is no such file; see `read_document`."""
-    return read_document(folder, name)[1]
-
-
-def read_document(folder: Location, name: str) -> tuple[bytes, dict[str, Any] | None]:
-    """Read a JSON object in a directory: its text, and its value; None if there is no such file.
-
-    Raises
-    ------
-    DataError
-        If it is not a JSON object, is implausibly long, or is a link out of the directory.
-    """
-    path = folder / name
-    with storage_errors(path):
-        if not path.is_file():
-            return b"", None
-        if not leads_into(path, folder.resolve()):
-            raise DataError(str(path), [f"leads out of {folder}"])
-        content = read_whole(path, _LONGEST_DOCUMENT)
-    if len(content) > _LONGEST_DOCUMENT:
-        raise DataError(str(path), [f"is longer than {_LONGEST_DOCUMENT} bytes"])
-    try:
-        return content, parse_json(content)
-    except ValueError as error:
-        raise DataError(str(path), [str(error)]) from error
-
-
-def parse_json(content: bytes) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises
-    ------
-    ValueError
-        If it is something else; the message completes "the file ...".
-    """
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("is not JSON") from error
-    if not isinstance(value, dict):
-        raise ValueError("is not a JSON object")  # noqa: TRY004 - wrong data, not a wrong call
-    return value
-
-
 @dataclass(frozen=True)
 class ChunkFolder:
     """The directory of an array.
@@ -115,14 +61,14 @@ class ChunkFolder:
     ----------
     path
         The directory.
-    document
-        Name of the metadata document.
+    documents
+        Names of the metadata documents, the main ones first.
     could_be_chunk
         Tells whether a path within the directory could be a chunk of an array of the format.
     """
 
     path: Location
-    document: str
+    documents: tuple[str, ...]
     could_be_chunk: Callable[[str], bool]
 
     @property
@@ -155,31 +101,26 @@ class ChunkFolder:
         if not self.path.is_dir():
             raise UsageError(f"{self.path} is a file, not an array to overwrite")
         journal = self.path / JOURNAL
-        is_array = (self.path / self.document).is_file() or logs_of(journal).exists(journal)
+        is_array = self._is_described() or logs_of(journal).exists(journal)
         files = [name for name, _ in self.files()]
-        foreign = sorted(name for name in files if not (is_array and self._is_part(name)))
-        if foreign:
-            raise UsageError(
-                f"{self.path} contains files that are not part of an array: {list_names(foreign)}; "
-                "move them away, or choose another target"
-            )
-        return [self.path / name for name in sorted(files, key=lambda name: name != self.document)]
+        foreign = (name for name in files if not (is_array and self._is_part(name)))
+        refuse_foreign(self.path, "an array", foreign)
+        ordered = sorted(files, key=lambda name: name not in self.documents)
+        return [self.path / name for name in ordered]
 
     def files_left(self) -> list[Location]:
         """Return the files that can be part of an array, and no others."""
         return [self.path / name for name, _ in self.files() if self._is_part(name)]
 
     def _is_part(self, name: str) -> bool:
-        """Tell whether a path is the document or a chunk, finished or not."""
-        folder, slash, last = name.rpartition("/")
-        if last.startswith(".") and last.endswith(".part"):
-            last = last[1:].removesuffix(".part")
-        name = folder + slash + last
-        return name == self.document or self.could_be_chunk(name)
+        return is_part_of_array(name, self.documents, self.could_be_chunk)
+
+    def _is_described(self) -> bool:
+        return any((self.path / name).is_file() for name in self.documents)
 
     def mark_consumed(self) -> None:
         """Mark the array as incomplete, if it still exists."""
-        if (self.path / self.document).is_file():
+        if self._is_described():
             write_whole(self.path / _CONSUMED, b"")
 
     def refuse_consumed(self) -> None:
@@ -201,7 +142,7 @@ class ChunkFolder:
     def clear(self, chunks: Iterable[Location]) -> None:
         """Remove the remaining files of an array whose chunks have been removed, and no others."""
         with storage_errors(self.path):
-            self.medium.remove(self.path / name for name in (self.document, _CONSUMED))
+            self.medium.remove(self.path / name for name in (*self.documents, _CONSUMED))
             logs_of(self.path).remove(self.path / JOURNAL)
             # Also the array's own directory, if it is empty now.
             self.medium.tidy(self.path.parent, [*chunks, self.path / JOURNAL])
@@ -238,7 +179,7 @@ class ChunkFiles(Chunks):
         """Return how to decode a chunk, None if it is decoded like the others."""
         return None
 
-    @property
+    @cached_property
     def n_bytes_on_disk(self) -> int:
         """Bytes of all files of the array."""
         return sum(size for _, size in self.folder.files())
@@ -258,8 +199,8 @@ class ChunkFiles(Chunks):
         DataError
             If it is not a regular file in the array's directory.
         """
-        found = self.find(self.names.name_of(index))
-        return None if found is None else found._replace(decode=self.decoder(index))
+        found, decode = self.find(self.names.name_of(index)), self.decoder(index)
+        return found if found is None or decode is None else found._replace(decode=decode)
 
     def find(self, name: str) -> Located | None:
         """Return a file of the array's directory, as `locate` does."""
@@ -288,22 +229,22 @@ class ChunkFiles(Chunks):
         """Remove a chunk's file, if it exists."""
         with self._lock:
             if not self._is_marked:
-                # From now on, missing chunks must not be read as zeros.
+                # From now on, missing chunks must not be read as the fill value.
                 self.folder.mark_consumed()
                 self._is_marked = True
         self.folder.medium.remove([self.path / self.names.name_of(index)])
 
     def discard_rest(self) -> None:
-        """Remove document and journal, and the directory if it is empty."""
+        """Remove documents and journal, and the directory if it is empty."""
         names = map(self.names.name_of, self.spec.write_grid.indices())
         self.folder.clear(self.path / name for name in names)
 
 
 class ChunkFilesTarget(ChunkedTarget, JournalledTarget):
-    """An array whose chunks or shards are written as files; the document is written last.
+    """An array whose chunks or shards are written as files; the documents are written last.
 
-    A format adds `describe`, `look_back`, `is_described` and `_complete`, and `_refuse_neighbours`
-    if arrays can be nested.
+    A format adds `describe`, `look_back`, `is_described` and `_complete`, and `_check_place` if
+    arrays can be nested. With `reserve`, files whose length is known get their space at first.
     """
 
     is_indivisible = False
@@ -317,8 +258,9 @@ class ChunkFilesTarget(ChunkedTarget, JournalledTarget):
         write_empty: bool,
         overwrite: bool,
         durability: Durability,
+        reserve: bool = False,
     ) -> None:
-        self.folder, self.names = folder, names
+        self.folder, self.names, self._reserve = folder, names, reserve
         ChunkedTarget.__init__(self, spec, write_empty=write_empty)
         JournalledTarget.__init__(
             self, folder.path, is_one_file=False, overwrite=overwrite, durability=durability
@@ -368,38 +310,50 @@ class ChunkFilesTarget(ChunkedTarget, JournalledTarget):
     def _write_parts(
         self, index: tuple[int, ...], parts: Iterable[memoryview], n_bytes: int | None = None
     ) -> int:
-        offset, name = 0, self.names.name_of(index)
-        with self._write_file(name, self.tally, n_bytes=n_bytes, reserve=False) as file:
+        offset = 0
+        with self._open(index, n_bytes) as file:
             for part in parts:
                 file.write(offset, part)
                 offset += len(part)
         return file.checksum
 
-    def resume(self) -> Any:
+    def open_at(self, index: tuple[int, ...]) -> tuple[Writer, int]:
+        """Open the file of a chunk without a codec."""
+        return self._open(index, self.spec.chunk_bytes), 0
+
+    def _open(self, index: tuple[int, ...], n_bytes: int | None) -> Writer:
+        name = self.names.name_of(index)
+        return self._write_file(name, self.tally, n_bytes=n_bytes, reserve=self._reserve)
+
+    def resume(self) -> Ledger:
         """Continue where an interrupted run ended."""
-        self._refuse_neighbours()
+        self._check_place(is_new=False)
         ledger = super().resume()
         for index in ledger.parts:
             if ledger.is_stored(index):
                 self.keep(index)
         return ledger
 
-    def _refuse_neighbours(self) -> None:
-        """Refuse a place where the format cannot have an array."""
+    def _check_place(self, *, is_new: bool) -> None:
+        """Refuse a place where the format cannot have an array, or a new one."""
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
-        return self.names.name_of(index), None
+        n_bytes = None if self.access is Access.ATOMIC else self.spec.chunk_bytes
+        return self.names.name_of(index), n_bytes
 
     def _find_old(self) -> list[Location]:
-        self._refuse_neighbours()
+        self._check_place(is_new=True)
         if not self.folder.holds_anything():
             return []
         if not self._overwrite:
             self._refuse()
+        return self._old_files()
+
+    def _old_files(self) -> list[Location]:
         return self.folder.old_files()
 
     def _remove_old(self, old: list[Location]) -> None:
-        self._medium.remove([self.folder.path / self.folder.document])
+        self._medium.remove(self.folder.path / name for name in self.folder.documents)
         self._medium.remove(old)
 
     def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - there are none
@@ -429,6 +383,31 @@ def refuse_unfinished(folder: Location) -> None:
             str(folder),
             "it is unfinished: the run that writes it did not complete",
             f"complete it with dask-io resume {folder}",
+        )
+
+
+def is_part_of_array(
+    name: str, documents: Collection[str], is_chunk: Callable[[str], bool]
+) -> bool:
+    """Tell whether a path within an array is that of a document or a chunk, finished or not."""
+    folder, slash, last = name.rpartition("/")
+    name = folder + slash + whole_name(last)
+    return name in documents or is_chunk(name)
+
+
+def refuse_foreign(root: Location, what: str, foreign: Iterable[str]) -> None:
+    """Refuse to overwrite a directory that contains other files.
+
+    Raises
+    ------
+    UsageError
+        If there are other files.
+    """
+    names = sorted(foreign)
+    if names:
+        raise UsageError(
+            f"{root} contains files that are not part of {what}: {list_names(names)}; "
+            "move them away, or choose another target"
         )
 
 

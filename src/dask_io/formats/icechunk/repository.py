@@ -17,11 +17,12 @@ from zarr.core.sync import sync
 
 from dask_io.errors import DataError, StorageError, UsageError, list_names
 from dask_io.formats.icechunk.bucket import storage_in
-from dask_io.formats.zarr.documents import LONGEST, V3
+from dask_io.formats.zarr.documents import V3
 from dask_io.storage.local.disk import below
 from dask_io.storage.location import is_url
 from dask_io.storage.os_errors import SPECIAL, storage_errors
 from dask_io.stores.container import INSIDE
+from dask_io.stores.json_documents import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

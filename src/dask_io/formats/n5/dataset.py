@@ -21,8 +21,8 @@ from dask_io.formats.n5.attributes import read_space, write_space
 from dask_io.formats.n5.compression import choose_compression, codec_maker, read_compression
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.axis_scales import hides_orientation, space_in
-from dask_io.stores.chunk_files import parse_json
 from dask_io.stores.header_parsing import dtype_name
+from dask_io.stores.json_documents import parse_json
 from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.own_attribute import KEY, own_value, read_own
 from dask_io.stores.space import includes

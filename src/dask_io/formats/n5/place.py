@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dask_io.errors import MOST_NAMES, UsageError, list_names
@@ -18,7 +17,9 @@ from dask_io.formats.n5.dataset import (
 from dask_io.journal.journal import alone
 from dask_io.storage.files import medium_of, write_whole
 from dask_io.storage.own_names import JOURNAL
-from dask_io.stores.chunk_files import ChunkFolder, leads_into, read_json, refuse_unfinished
+from dask_io.stores.chunk_files import ChunkFolder, refuse_unfinished
+from dask_io.stores.json_documents import read_json
+from dask_io.stores.nested_place import NestedPlace
 
 if TYPE_CHECKING:
     from dask_io.storage.location import Location
@@ -28,38 +29,13 @@ _MOST_LEVELS, _MOST_LISTED = 8, 256
 
 
 @dataclass(frozen=True)
-class N5Place:
+class N5Place(NestedPlace):
     """The directory of a dataset, which may be inside the groups of a container."""
-
-    path: Location
-    inside: str = ""
-
-    @classmethod
-    def again(cls, root: Location, inside: str) -> N5Place:
-        """Return the place of a dataset that was in these groups, if its path still ends so."""
-        names = PurePosixPath(inside).parts
-        is_inside = bool(names) and root.parts[-len(names) :] == names
-        return cls(root.parents[len(names) - 1], inside) if is_inside else cls(root)
-
-    @property
-    def root(self) -> Location:
-        """The dataset's directory."""
-        return self.path / self.inside
 
     @property
     def folder(self) -> ChunkFolder:
         """The files of the dataset."""
-        return ChunkFolder(self.root, DOCUMENT, could_be_block)
-
-    @property
-    def groups(self) -> list[Location]:
-        """Directories of the groups around the dataset, outermost first."""
-        names = PurePosixPath(self.inside).parts
-        return [self.path.joinpath(*names[:n]) for n in range(len(names))]
-
-    def leads_out(self) -> bool:
-        """Tell whether links lead out of the container."""
-        return not leads_into(self.root, self.path.resolve())
+        return ChunkFolder(self.root, (DOCUMENT,), could_be_block)
 
     def refuse_neighbours(self) -> None:
         """Refuse a place inside a dataset, in an unfinished one, or outside the container.
@@ -76,8 +52,7 @@ class N5Place:
                 if is_dataset(read_json(group, DOCUMENT)):
                     raise UsageError(f"{group} is a dataset, so it cannot contain another one")
                 refuse_unfinished(group)
-        if self.leads_out():
-            raise UsageError(f"{self.root} leads out of {self.path}")
+        self.refuse_way_out()
 
     def refuse_group(self) -> None:
         """Refuse to overwrite a group.

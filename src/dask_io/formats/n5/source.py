@@ -16,8 +16,9 @@ from dask_io.formats.n5.dataset import (
 )
 from dask_io.formats.n5.place import N5Place, which_dataset
 from dask_io.storage.location import locate
-from dask_io.stores.chunk_files import ChunkFiles, read_document
+from dask_io.stores.chunk_files import ChunkFiles
 from dask_io.stores.chunked_source import ChunkedSource
+from dask_io.stores.json_documents import read_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

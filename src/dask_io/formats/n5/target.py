@@ -16,8 +16,9 @@ from dask_io.formats.n5.dataset import (
 )
 from dask_io.formats.n5.place import N5Place
 from dask_io.formats.n5.source import FORMAT_NAME, N5Chunks, StoredDataset, read_description
-from dask_io.stores.chunk_files import ChunkFilesTarget, is_valid, read_document
+from dask_io.stores.chunk_files import ChunkFilesTarget, is_valid
 from dask_io.stores.chunked_source import ChunkedSource
+from dask_io.stores.json_documents import read_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,14 +124,12 @@ class N5Target(ChunkFilesTarget):
         """Tell whether the dataset's attributes are valid."""
         return is_valid(lambda: understand(read_document(self.folder.path, DOCUMENT)[0]))
 
-    def _refuse_neighbours(self) -> None:
+    def _check_place(self, *, is_new: bool) -> None:  # noqa: ARG002 - the same for all
         self.stored.place.refuse_neighbours()
 
-    def _find_old(self) -> list[Location]:
-        old = super()._find_old()
-        if old:
-            self.stored.place.refuse_group()
-        return old
+    def _old_files(self) -> list[Location]:
+        self.stored.place.refuse_group()
+        return super()._old_files()
 
     def _complete(self) -> None:
         self.stored.place.describe(self.stored.document)

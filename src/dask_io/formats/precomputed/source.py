@@ -22,8 +22,9 @@ from dask_io.formats.precomputed.volume import (
 )
 from dask_io.storage.location import locate
 from dask_io.storage.tally import Tally
-from dask_io.stores.chunk_files import ChunkFiles, ChunkFolder, parse_json, read_json
+from dask_io.stores.chunk_files import ChunkFiles, ChunkFolder
 from dask_io.stores.chunked_source import ChunkedSource, Located
+from dask_io.stores.json_documents import parse_json, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -66,7 +67,7 @@ class StoredScale:
     @property
     def folder(self) -> ChunkFolder:
         """The files of the volume."""
-        return ChunkFolder(self.path, DOCUMENT, could_be_file)
+        return ChunkFolder(self.path, (DOCUMENT,), could_be_file)
 
     def describe(self) -> dict[str, Any]:
         """Return plain values from which the scale can be opened or created again."""

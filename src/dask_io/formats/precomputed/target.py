@@ -20,8 +20,9 @@ from dask_io.formats.precomputed.source import (
 from dask_io.formats.precomputed.volume import DOCUMENT, find_scale, read_scale
 from dask_io.geometry import Region
 from dask_io.storage.files import write_whole
-from dask_io.stores.chunk_files import ChunkFilesTarget, is_valid, read_json
+from dask_io.stores.chunk_files import ChunkFilesTarget, is_valid
 from dask_io.stores.chunked_source import ChunkedSource
+from dask_io.stores.json_documents import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,13 +10,14 @@ import zarr
 from zarr.buffer.cpu import Buffer
 from zarr.storage import LocalStore, MemoryStore
 
-from dask_io.formats.zarr.documents import CONSOLIDATED, V3, parse, read_documents
+from dask_io.formats.zarr.documents import CONSOLIDATED, V3, read_documents
 from dask_io.formats.zarr.group import join, nodes
 from dask_io.formats.zarr.quiet import quiet
 from dask_io.hierarchy.tree import ROOT
 from dask_io.storage.files import medium_of, write_whole
 from dask_io.storage.local.regular_files import check_to_read
 from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.json_documents import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def gather(documents: Mapping[str, Mapping[str, bytes]], path: str) -> tuple[str
 
 
 def _without_consolidated(text: bytes) -> bytes:
-    document = parse(text)
+    document = parse_json(text)
     document.pop("consolidated_metadata", None)
     return json.dumps(document).encode()
 

@@ -7,15 +7,12 @@ shapes are checked first.
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError
 from dask_io.formats.zarr.fields import Fields, read_usual, write_usual
 from dask_io.formats.zarr.quiet import quiet
-from dask_io.storage.files import read_whole
 from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.json_documents import parse_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
 
 V3, V2, V2_ATTRIBUTES, V2_GROUP = "zarr.json", ".zarray", ".zattrs", ".zgroup"
 CONSOLIDATED = ".zmetadata"
-# Consolidated metadata of large groups takes some MiB; an array alone far less.
-LONGEST = 16 * 2**20
 _MOST_AXES = 64
 _LONGEST_AXIS = 2**63
 
@@ -37,65 +32,25 @@ def read_documents(root: Location) -> dict[str, bytes]:
     """Return the metadata documents in a directory by name, newest version first."""
     with storage_errors(root):
         for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP, V2_ATTRIBUTES)):
-            found = {name: read_document(root, name) for name in names if (root / name).is_file()}
+            found = {name: read_text(root, name) for name in names if (root / name).is_file()}
             if names[0] in found:
                 return found
     return {}
 
 
-def leads_into(path: Location, folder: Location) -> bool:
-    """Tell whether a path, with links followed, is inside a directory, given without links."""
-    real = os.path.realpath(path) if isinstance(path, Path) else str(path)
-    return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
-
-
-def read_document(root: Location, name: str) -> bytes:
-    """Read a metadata document in a directory.
-
-    Raises
-    ------
-    DataError
-        If it is a link out of the directory, or is implausibly long.
-    """
-    path = root / name
-    if not leads_into(path, root.resolve()):
-        raise DataError(str(path), [f"leads out of {root}"])
-    content = read_whole(path, LONGEST)
-    if len(content) > LONGEST:
-        raise DataError(str(path), [f"is longer than {LONGEST} bytes"])
-    return content
-
-
-def parse(content: bytes) -> dict[str, Any]:
-    """Parse a document.
-
-    Raises
-    ------
-    ValueError
-        If it is not a JSON object.
-    """
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("is not JSON") from error
-    if not isinstance(value, dict):
-        raise ValueError("is not a JSON object")  # noqa: TRY004 - wrong data, not a wrong call
-    return value
-
-
 def is_group(documents: Mapping[str, bytes]) -> bool:
     """Tell whether documents describe a group, not an array."""
     if V3 in documents:
-        return parse(documents[V3]).get("node_type") == "group"
+        return parse_json(documents[V3]).get("node_type") == "group"
     return V2 not in documents and V2_GROUP in documents
 
 
 def attributes_of(documents: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the attributes among the documents of a group or an array."""
     if V3 in documents:
-        found = parse(documents[V3]).get("attributes", {})
+        found = parse_json(documents[V3]).get("attributes", {})
     else:
-        found = parse(documents.get(V2_ATTRIBUTES, b"{}"))
+        found = parse_json(documents.get(V2_ATTRIBUTES, b"{}"))
     if not isinstance(found, dict):
         raise ValueError("has attributes that are not a JSON object")  # noqa: TRY004 - wrong data
     return found
@@ -112,7 +67,7 @@ def load(documents: Mapping[str, bytes]) -> Fields:
     name = V3 if V3 in documents else V2
     if name not in documents:
         raise ValueError("has no array metadata")
-    document = parse(documents[name])
+    document = parse_json(documents[name])
     _check_shapes(document, is_v3=name == V3)
     with quiet():
         return read_usual(document, attributes_of(documents)) or _load_with_zarr(documents, name)
@@ -218,7 +173,7 @@ def add_fields(documents: Mapping[str, bytes], fields: Mapping[str, Any]) -> dic
     """Return documents of version 3 with more fields in them."""
     if not fields:
         return dict(documents)
-    return {V3: _as_json({**parse(documents[V3]), **fields})}
+    return {V3: _as_json({**parse_json(documents[V3]), **fields})}
 
 
 def make_group_documents(version: int) -> dict[str, bytes]:
@@ -244,6 +199,6 @@ def is_consolidated(root: Location) -> bool:
         return True
     documents = read_documents(root)
     try:
-        return V3 in documents and "consolidated_metadata" in parse(documents[V3])
+        return V3 in documents and "consolidated_metadata" in parse_json(documents[V3])
     except ValueError:
         return False

@@ -20,7 +20,6 @@ from dask_io.formats.zarr.documents import (
     V3,
     attributes_of,
     is_group,
-    parse,
     read_documents,
 )
 from dask_io.hierarchy.tree import ROOT, checked_path
@@ -28,6 +27,7 @@ from dask_io.journal.journal import read_field
 from dask_io.storage.files import medium_of
 from dask_io.storage.os_errors import SPECIAL, storage_errors
 from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.json_documents import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -199,7 +199,7 @@ def read_group(root: Location) -> Group:
 def _is_consolidated(folder: Location, documents: Mapping[str, bytes]) -> bool:
     """Tell whether a group has consolidated metadata."""
     if V3 in documents:
-        return parse(documents[V3]).get("consolidated_metadata") is not None
+        return parse_json(documents[V3]).get("consolidated_metadata") is not None
     with storage_errors(folder):
         return (folder / CONSOLIDATED).is_file()
 

@@ -12,11 +12,12 @@ from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, read_documents
 from dask_io.formats.zarr.group import DOCUMENTS, is_group_at, join
 from dask_io.formats.zarr.metadata import understand
-from dask_io.formats.zarr.place import could_be_chunk, is_part_of_array, refuse_foreign
+from dask_io.formats.zarr.place import METADATA, could_be_chunk
 from dask_io.hierarchy.tree import ROOT, checked_path
 from dask_io.journal.journal import is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
 from dask_io.storage.own_names import JOURNAL, whole_name
+from dask_io.stores.chunk_files import is_part_of_array, refuse_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +75,8 @@ class Hierarchy:
         for folder, inside in _ways_to(file):
             if folder in self.arrays:
                 is_chunk = chunks.get(folder, could_be_chunk)
-                return _is_of_journal(inside) or is_part_of_array(inside, is_chunk)
+                is_part = is_part_of_array(inside, METADATA, is_chunk)
+                return is_part or _is_of_journal(inside)
             if folder in self.groups:
                 is_document = whole_name(inside) in DOCUMENTS
                 return is_document or _is_of_journal(inside) or self._is_leftover(folder, inside)

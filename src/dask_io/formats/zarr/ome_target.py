@@ -20,7 +20,6 @@ from dask_io.formats.zarr.documents import (
     V3,
     attributes_of,
     make_group_documents,
-    parse,
     read_documents,
 )
 from dask_io.formats.zarr.group import DOCUMENTS, Group, join
@@ -32,7 +31,7 @@ from dask_io.formats.zarr.ome_space import (
     read_level,
     space_of,
 )
-from dask_io.formats.zarr.place import METADATA, Place, refuse_foreign
+from dask_io.formats.zarr.place import METADATA, Place
 from dask_io.formats.zarr.store import DocumentedArray, read_description
 from dask_io.formats.zarr.target import ZarrTarget
 from dask_io.hierarchy.tree import ROOT
@@ -40,6 +39,8 @@ from dask_io.journal.logs import logs_of
 from dask_io.storage.files import write_whole
 from dask_io.storage.location import is_taken
 from dask_io.storage.own_names import JOURNAL, whole_name
+from dask_io.stores.chunk_files import refuse_foreign
+from dask_io.stores.json_documents import parse_json
 from dask_io.stores.kept_headers import HEADERS
 from dask_io.stores.spec import SPACE
 
@@ -113,14 +114,14 @@ def _nested(documents: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return documents of an array with chunks in nested directories, as OME-Zarr requires."""
     if V2 not in documents:
         return dict(documents)
-    array = {**parse(documents[V2]), "dimension_separator": "/"}
+    array = {**parse_json(documents[V2]), "dimension_separator": "/"}
     return {**documents, V2: json.dumps(array, indent=2).encode()}
 
 
 def _group_documents(attributes: Mapping[str, Any], version: int) -> dict[str, bytes]:
     documents = make_group_documents(version)
     if V3 in documents:
-        group = {**parse(documents[V3]), "attributes": dict(attributes)}
+        group = {**parse_json(documents[V3]), "attributes": dict(attributes)}
         return {V3: json.dumps(group, indent=2).encode()}
     return {V2_GROUP: documents[V2_GROUP], V2_ATTRIBUTES: json.dumps(attributes, indent=2).encode()}
 

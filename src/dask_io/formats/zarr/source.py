@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,30 +14,22 @@ from dask_io.formats.zarr.documents import (
     V3,
     attributes_of,
     is_group,
-    leads_into,
     read_documents,
 )
 from dask_io.formats.zarr.metadata import understand
 from dask_io.formats.zarr.place import Place
 from dask_io.formats.zarr.store import DocumentedArray, read_description
 from dask_io.storage.files import medium_of
-from dask_io.storage.location import is_url
-from dask_io.stores.chunk_finder import ChunkFinder
-from dask_io.stores.chunked_source import ChunkedSource, Chunks, Located
+from dask_io.stores.chunk_files import ChunkFiles
+from dask_io.stores.chunked_source import ChunkedSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from dask_io.formats.zarr.metadata import ZarrArray
     from dask_io.storage.location import Location
-    from dask_io.storage.medium import Reader
-    from dask_io.storage.tally import Tally
     from dask_io.stores.encoded import AsStored
-
-# The most chunks that are counted one by one when a run is planned: it takes some tenths of a
-# second.
-_MOST_LISTED = 2**16
 
 
 def open_zarr(path: Location, inside: str, *, strict: bool) -> ChunkedSource[ZarrChunks]:
@@ -64,7 +55,7 @@ def open_zarr(path: Location, inside: str, *, strict: bool) -> ChunkedSource[Zar
         if name not in documents:
             nothing = "it contains no Zarr array: zarr.json and .zarray are missing"
             raise DataError(str(root), [nothing])
-        site.refuse_consumed()
+        site.folder.refuse_consumed()
         return ChunkedSource(ZarrChunks(DocumentedArray(site, documents)), strict=strict)
     except ValueError as error:
         raise DataError(str(root / name), [str(error)]) from error
@@ -109,7 +100,7 @@ def is_same_array(documents: Mapping[str, bytes], array: ZarrArray) -> bool:
 
 
 def _refuse_way_out(site: Place) -> None:
-    if not leads_into(site.root, site.path.resolve()):
+    if site.leads_out():
         raise DataError(str(site.root), [f"leads out of {site.path}"])
 
 
@@ -137,21 +128,14 @@ def _members(group: Location, above: str) -> str:
     return list_names(f"{above}/{name}" for name in sorted(names))
 
 
-class ZarrChunks(Chunks):
+class ZarrChunks(ChunkFiles):
     """The chunks or shards of a Zarr array, each in a file or object of its own."""
 
     format = "zarr"
-    is_indivisible = False
 
     def __init__(self, stored: DocumentedArray) -> None:
         self.stored, self.site, self.array = stored, stored.site, stored.array
-        self.spec, self.path = self.array.spec, self.site.root
-        self._medium = self.site.medium
-        self.bytes_to_read = self._medium.bytes_to_read
-        self.is_written_whole = self._medium.writes_whole
-        self._finder = ChunkFinder(self._medium, self.path)
-        self._is_marked = False
-        self._lock = Lock()
+        super().__init__(self.site.folder, self.array.spec, self.array.keys)
 
     def __reduce__(self) -> tuple[type[ZarrChunks], tuple[DocumentedArray]]:
         # Locks cannot be pickled.
@@ -171,61 +155,11 @@ class ZarrChunks(Chunks):
                 found += [f"{folder.name}@{name}" for name in attributes_of(read_documents(folder))]
         return tuple(found)
 
-    @cached_property
-    def n_bytes_on_disk(self) -> int:
-        """Bytes of all files of the array."""
-        return sum(size for _, size in self.site.files())
-
-    @cached_property
-    def n_stored(self) -> int | None:
-        """Number of stored chunks; None of many, and where listing takes requests."""
-        if is_url(self.place) or self.spec.write_grid.n_blocks > _MOST_LISTED:
-            return None
-        return sum(1 for _ in self.unchecked())
-
     def describe(self) -> dict[str, Any]:
         """Return place and documents."""
         return self.stored.describe(self.format)
 
-    def locate(self, index: tuple[int, ...]) -> Located | None:
-        """Return the file of a chunk or a shard.
-
-        Raises
-        ------
-        DataError
-            If it is not a regular file in the array's directory.
-        """
-        return self._finder.locate(self.array.keys.name_of(index))
-
-    def open(self, located: Located, tally: Tally) -> Reader:
-        """Open the file of a chunk or a shard."""
-        return self._medium.reader(located.path, tally)
-
-    def identify(self, index: tuple[int, ...]) -> str:
-        """Return name, size and mark of a file."""
-        return self._finder.identify(self.array.keys.name_of(index))
-
-    def unchecked(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield all chunks or shards that are stored."""
-        for name, _ in self.site.files():
-            index = self.array.keys.parse(name)
-            if index is not None and index in self.spec.write_grid:
-                yield name, index
-
-    def list_again(self) -> None:
-        """Drop the cached listing of objects."""
-        self._finder.list_again()
-
-    def discard(self, index: tuple[int, ...]) -> None:
-        """Remove a chunk's file, if it exists."""
-        with self._lock:
-            if not self._is_marked:
-                # From now on, missing chunks must not be read as the fill value.
-                self.site.mark_consumed()
-                self._is_marked = True
-        self._medium.remove([self.path / self.array.keys.name_of(index)])
-
     def discard_rest(self) -> None:
-        """Remove metadata and journal, and the directory if it is empty."""
-        names = map(self.array.keys.name_of, self.spec.write_grid.indices())
-        self.site.clear(self.path / name for name in names)
+        """Remove the rest of the array, also from groups that consolidate it."""
+        super().discard_rest()
+        self.site.update_groups()

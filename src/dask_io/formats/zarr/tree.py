@@ -16,7 +16,6 @@ from dask_io.formats.zarr.documents import (
     V3,
     attributes_of,
     make_group_documents,
-    parse,
 )
 from dask_io.formats.zarr.group import (
     DEEPEST,
@@ -34,6 +33,7 @@ from dask_io.hierarchy.conversions import check_names, check_records
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.own_names import JOURNAL
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, missing_value_of
+from dask_io.stores.json_documents import parse_json
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def read_tree(root: Location) -> Tree:
     arrays: dict[str, TreeArray] = {}
     for name, documents in group.arrays.items():
         # An array that is not understood is copied verbatim, but not after blocks were consumed.
-        Place(root / name).refuse_consumed()
+        Place(root / name).folder.refuse_consumed()
         dimensions = levels.get(name) or dimensions_of(documents)
         try:
             source = open_source(root / name, format="zarr")
@@ -108,7 +108,7 @@ def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the attributes of an array that is copied verbatim, with a plain fill value."""
     try:
         attributes = attributes_of(documents)
-        document = parse(documents[V3 if V3 in documents else V2])
+        document = parse_json(documents[V3 if V3 in documents else V2])
     except ValueError:
         return {}
     plain = {name: value for name, value in attributes.items() if name not in {NAMES, FILL_VALUE}}
@@ -235,4 +235,4 @@ def _group_documents(attributes: Mapping[str, Any], version: int | None) -> dict
     documents = make_group_documents(version or _NEWEST)
     if V3 not in documents:
         return {**documents, V2_ATTRIBUTES: json.dumps(attributes).encode()}
-    return {V3: json.dumps({**parse(documents[V3]), "attributes": dict(attributes)}).encode()}
+    return {V3: json.dumps({**parse_json(documents[V3]), "attributes": dict(attributes)}).encode()}

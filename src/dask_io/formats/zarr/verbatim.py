@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 from dask_io.codecs.registry import LOSSLESS
 from dask_io.errors import DataError, UsageError
 from dask_io.formats.isolation import WORKER, Limits
-from dask_io.formats.zarr.documents import V2, V3, attributes_of, parse
+from dask_io.formats.zarr.documents import V2, V3, attributes_of
 from dask_io.formats.zarr.group import (
     Group,
     refuse_special,
@@ -23,6 +23,7 @@ from dask_io.hierarchy.cut import cut_values
 from dask_io.storage.files import medium_of, read_whole
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, missing_value_of
 from dask_io.stores.container import INSIDE
+from dask_io.stores.json_documents import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,9 +116,9 @@ def _refuse_large(place: str, n_bytes: int) -> None:
 def _refuse_codecs(documents: Mapping[str, bytes]) -> None:
     """Refuse an array with codecs that are not known to be harmless."""
     if V3 in documents:
-        names = _codec_names(parse(documents[V3]).get("codecs"), "name")
+        names = _codec_names(parse_json(documents[V3]).get("codecs"), "name")
     else:
-        document = parse(documents[V2])
+        document = parse_json(documents[V2])
         filters, last = document.get("filters"), document.get("compressor")
         names = _codec_names([] if filters is None else filters, "id")
         names += _codec_names([] if last is None else [last], "id")
@@ -161,7 +162,7 @@ def _read_values(content: Mapping[str, bytes]) -> Any:
 def shape_of(documents: Mapping[str, bytes]) -> tuple[int, ...]:
     """Return the shape of an array, empty if its documents have none."""
     try:
-        found = parse(documents[V3 if V3 in documents else V2]).get("shape")
+        found = parse_json(documents[V3 if V3 in documents else V2]).get("shape")
     except ValueError:
         return ()
     lengths = found if isinstance(found, list) else []
@@ -173,7 +174,7 @@ def dimensions_of(documents: Mapping[str, bytes]) -> tuple[str | None, ...]:
     try:
         found = attributes_of(documents).get(NAMES)
         if V3 in documents:
-            found = parse(documents[V3]).get("dimension_names")
+            found = parse_json(documents[V3]).get("dimension_names")
     except ValueError:
         return ()
     n_axes = len(shape_of(documents))

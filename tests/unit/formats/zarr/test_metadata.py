@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dask_io.errors import DaskIOError, DataError, StorageError, UsageError
 from dask_io.formats import open_source
-from dask_io.formats.zarr.documents import LONGEST
+from dask_io.stores.json_documents import LONGEST
 from tests.peak import stays_within
 
 if TYPE_CHECKING:
