@@ -7,7 +7,7 @@ NOTICES = (
     "dask-io: data passes through scratch files ",
     "dask-io: runs in ",
     "dask-io: report: ",
-    "dask-io: moves ",
+    "dask-io: copies ",
     "dask-io: the Zarr specification does not have ",
     "dask-io: continues a run: ",
     "dask-io: takes ",

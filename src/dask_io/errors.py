@@ -22,7 +22,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
-from dask_io.units import format_bytes
+from dask_io.units import at_least, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -127,9 +127,9 @@ class BudgetTooSmallError(UsageError):
         # With room for a single element, moving a gigabyte would take days.
         slow = self.unit.startswith("element")
         return (
-            f"one {self.unit} needs {format_bytes(self.required)} ({self.required} bytes), "
+            f"one {self.unit} needs {format_bytes(self.required)}, "
             f"but the memory budget is {format_bytes(self.budget)}; use at least "
-            f"--memory {self.required}{', preferably a few MiB more' if slow else ''}"
+            f"--memory {at_least(self.required)}{', preferably a few MiB more' if slow else ''}"
         )
 
 

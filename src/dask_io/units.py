@@ -62,6 +62,22 @@ def format_bytes(n_bytes: int) -> str:
     return f"{n_bytes} B"
 
 
+def at_least(n_bytes: int) -> str:
+    """Write a size as the value of an option, rounded up.
+
+    Examples
+    --------
+    >>> at_least(4294967296), at_least(942545), at_least(12)
+    ('4GiB', '920.46KiB', '12')
+    """
+    for power, prefix in reversed(list(enumerate("KMGTPE", start=1))):
+        if n_bytes >= 1024**power:
+            hundredths = -(-n_bytes * 100 // 1024**power)
+            number = f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+            return f"{number}{prefix}iB"
+    return str(n_bytes)
+
+
 def count(number: int, noun: str) -> str:
     """Count things in words.
 
@@ -74,13 +90,15 @@ def count(number: int, noun: str) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a duration in its two largest units.
+    """Format a duration in its two largest units; one that is shorter than 0.01 s is rounded up.
 
     Examples
     --------
-    >>> [format_seconds(s) for s in (0.1234, 12.34, 75, 7260, 200_000)]
-    ['0.12 s', '12.3 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
+    >>> [format_seconds(s) for s in (0.0001, 0.1234, 12.34, 75, 7260, 200_000)]
+    ['0.01 s', '0.12 s', '12.3 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
     """
+    if 0 < seconds < 0.01:  # noqa: PLR2004 - as in the docstring
+        return "0.01 s"
     if seconds < _MINUTE:
         return f"{seconds:.2f} s" if seconds < _MINUTE / 6 else f"{seconds:.1f} s"
     whole = round(seconds)

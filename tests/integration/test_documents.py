@@ -18,7 +18,8 @@ import pytest
 import tifffile
 import zarr
 
-from tests.commands import run
+from tests.commands import invoke
+from tests.notices import without_notices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,13 +47,33 @@ def _pages_with(language: str) -> list[Path]:
     return [page for page in PAGES if _examples(page, language) and page not in FOLLOWED]
 
 
-def _commands(page: Path) -> list[list[str]]:
-    lines = "\n".join(_examples(page, "console")).splitlines()
-    found = [shlex.split(line[2:], comments=True) for line in lines if line.startswith("$ ")]
-    return [words for words in found if words[0] == "dask-io"]
+def _commands(text: str) -> list[tuple[list[str], str]]:
+    """Return the commands of an example, each with what it prints, if the example shows that."""
+    lines = (each.partition("\n") for each in f"\n{text}".split("\n$ ")[1:])
+    found = [(shlex.split(line, comments=True), shown) for line, _, shown in lines]
+    return [(words[1:], shown.rstrip()) for words, shown in found if words[0] == "dask-io"]
 
 
-WITH_COMMANDS = [page for page in PAGES if _commands(page) and page not in FOLLOWED]
+def _all_commands(page: Path) -> list[tuple[list[str], str]]:
+    return _commands("".join(_examples(page, "console")))
+
+
+def _run(words: list[str], shown: str) -> None:
+    """Run a command, which succeeds and prints the lines that are shown."""
+    done = invoke(*words)
+    assert (done.exit_code, without_notices(done.stderr)) == (0, ""), done.output
+    printed = _without_measures(done.output).splitlines()
+    assert [line for line in _without_measures(shown).splitlines() if line not in printed] == []
+
+
+def _without_measures(text: str) -> str:
+    """Remove what differs between machines: times, speeds, sizes and the kind of the disk."""
+    return re.sub(
+        r"([\d.]+ )?[\d.]+ ?([KMG]iB|[kMG]B/s|min|m?s)\b|on (ssd|hdd|nvme|nfs)\b", "", text
+    )
+
+
+WITH_COMMANDS = [page for page in PAGES if _all_commands(page) and page not in FOLLOWED]
 
 
 @pytest.fixture
@@ -130,7 +151,7 @@ def test_examples_are_found(page: Path) -> None:
     examples = [kind for kind in opened if kind not in DIRECTIVES]
     assert set(examples) <= set(KINDS)
     assert sum(len(_examples(page, kind)) for kind in KINDS) == len(examples)
-    assert len(_commands(page)) == len(re.findall(r"^\s*\$ dask-io", text, re.MULTILINE))
+    assert len(_all_commands(page)) == len(re.findall(r"^\s*\$ dask-io", text, re.MULTILINE))
 
 
 def test_there_are_examples() -> None:
@@ -161,27 +182,26 @@ def scheduler_file(folder: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_commands_run(page: Path, request: pytest.FixtureRequest) -> None:
-    """Every command of a page ends with exit code 0, in the order in which they stand there."""
-    if any("s3://" in word for words in _commands(page) for word in words):
+    """The commands of a page succeed, in their order, and print what the page shows."""
+    commands = _all_commands(page)
+    if any("s3://" in word for words, _ in commands for word in words):
         request.getfixturevalue("server")
-    if any("--scheduler" in words for words in _commands(page)):
+    if any("--scheduler" in words for words, _ in commands):
         request.getfixturevalue("scheduler_file")
-    for _, *arguments in _commands(page):
-        run(*arguments)
+    for words, shown in commands:
+        _run(words, shown)
 
 
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.name)
 def test_pages_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples of a page for new users run in their order, and need nothing else."""
+    """The examples of a page for new users run in their order, and print what the page shows."""
     monkeypatch.chdir(tmp_path)
     for kind, text in FENCE.findall(page.read_text()):
         if kind == "python":
             exec(compile(text, str(page), "exec"), {})  # noqa: S102
         elif kind == "console":
-            for line in text.splitlines():
-                words = shlex.split(line.removeprefix("$ "))
-                if words[0] == "dask-io":
-                    run(*words[1:])
+            for words, shown in _commands(text):
+                _run(words, shown)
 
 
 @pytest.mark.parametrize("page", _pages_with("python"), ids=lambda page: page.name)

@@ -719,6 +719,7 @@ def _show_plan(
         show_json({**any_plan_to_json(plan, device), "inferred": inferred or None})
     else:
         show(plan_summary(plan, device, inferred=inferred))
+        show("--explain compares all strategies, and shows the details")
 
 
 def _show_explanation(

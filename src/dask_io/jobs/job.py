@@ -23,7 +23,7 @@ from dask_io.planning import Bundle, CopyPlan, Objective, SpillPlan
 from dask_io.python_errors import raises_for_python
 from dask_io.report.page import Report, make_report
 from dask_io.report.progress import Watch, taking
-from dask_io.report.summary import plan_facts, plan_rows
+from dask_io.report.summary import plan_facts, plan_rows, plan_summary
 from dask_io.report.svg import job_svg
 from dask_io.report.text import plan_text
 from dask_io.storage.location import locate
@@ -240,7 +240,8 @@ class Job(Runnable):
         return job_svg(self.plan)
 
     def __str__(self) -> str:
-        return f"{' to '.join(self._where())}\n{plan_text(self.plan, inferred=self.inferred)}"
+        summary = plan_summary(self.plan, self.device, inferred=self.inferred)
+        return f"{' to '.join(self._where())}\n{summary}"
 
 
 def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:

@@ -9,7 +9,7 @@ from dask_io.planning.series import Series
 from dask_io.planning.spill import SpillPlan
 from dask_io.planning.sweep import memory_for_lower_bound
 from dask_io.planning.together import Sweeps
-from dask_io.units import format_bytes
+from dask_io.units import at_least, format_bytes
 
 if TYPE_CHECKING:
     from dask_io.planning.spill import AnyPlan
@@ -65,7 +65,7 @@ def explain_visits(plan: AnyPlan | Sweeps | Series) -> str:
     >>> from dask_io.planning import Problem, plan_sweep
     >>> print(explain_visits(plan_sweep(Problem.regular((8, 8), (2, 8), (8, 2), budget=10))))
     each block is read 2.0 times and written 4.0 times on average, because the memory budget of \
-10 B is too small; 64 B (--memory 64) would read and write every block once
+10 B is too small; --memory 64 is enough to read and write every block once
     >>> explain_visits(plan_sweep(Problem.regular((8, 8), (2, 8), (8, 2), budget=64)))
     ''
     """
@@ -80,8 +80,8 @@ def explain_visits(plan: AnyPlan | Sweeps | Series) -> str:
         why, other = ", because --strategy moves each target separately", " without --strategy"
     elif needed <= budget or "naive" in strategies:
         why = f" with the {' and '.join(sorted(strategies))} strategy"
-    enough = f"{format_bytes(needed)} (--memory {needed})"
-    return f"{_how_often(plan)}{why}; {enough} would read and write every block once{other}"
+    enough = f"--memory {at_least(needed)}{other} is enough to read and write every block once"
+    return f"{_how_often(plan)}{why}; {enough}"
 
 
 def _plans_in(plan: AnyPlan | Sweeps | Series) -> list[AnyPlan | Sweeps]:

@@ -63,17 +63,17 @@ def _what_goes_where(move: Move) -> str:
     plan, source, target = move.plan, printable(move.source), printable(move.target)
     if isinstance(plan, Series):
         what = f"{count(len(plan.plans), 'array')}, {format_bytes(_size(plan))}"
-        return f"moves {what}, from {source} to {target}"
+        return f"copies {what}, from {source} to {target}"
     if isinstance(plan, Sweeps):
         problems = plan.problems
         n_blocks = sum(each.target.grid.n_blocks for each in problems)
         sizes = f"{format_bytes(_size(plan))} of {problems[0].dtype}"
         targets = f"{len(problems):,} targets, {count(n_blocks, 'block')}"
-        return f"moves {sizes} from {source} to {target} ({targets})"
+        return f"copies {sizes} from {source} to {target} ({targets})"
     problem = plan.problem
     what = f"{format_bytes(problem.n_bytes)} of {problem.dtype}"
     before, after = _blocks(problem.source), _blocks(problem.target, move.unit)
-    return f"moves {what} from {source} ({before}) to {target} ({after})"
+    return f"copies {what} from {source} ({before}) to {target} ({after})"
 
 
 def _blocks(side: Side, unit: str = "block") -> str:
@@ -103,9 +103,8 @@ def plan_summary(
     if isinstance(plan, (Series, Sweeps)):
         # One line for each array or target.
         return plan_text(plan, device, inferred=inferred)
-    rows = dict(_single_rows(plan, device, inferred=inferred))
-    rows["strategy"] += "; --explain compares all strategies"
-    return "\n".join(f"{name:<9} {text}" for name, text in rows.items())
+    rows = _single_rows(plan, device, inferred=inferred)
+    return "\n".join(f"{name:<9} {text}" for name, text in rows)
 
 
 def plan_facts(plan: AnyPlan | Sweeps | Series) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
 from dask_io.report.space import space_rows
 from dask_io.stores.space import Space
 from dask_io.stores.spec import CODECS_OF_FILES, SPACE
-from dask_io.units import by, count, format_bytes, format_seconds
+from dask_io.units import at_least, by, count, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ def explained_text(explanation: Explanation, *, inferred: str = "") -> str:
     bound = f"{problem.lower_bound:,} seeks are the fewest possible: {how}"
     if plan.seeks.total > problem.lower_bound:
         needed = memory_for_lower_bound(problem)
-        bound += f", with {format_bytes(needed)} (--memory {needed}) or more"
+        bound += f", with --memory {at_least(needed)} or more"
     text = plan_text(plan, device, inferred=inferred)
     return f"{text}\n\n{table(rows)}\n{bound}\n{explanation.reason}"
 

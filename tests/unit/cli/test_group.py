@@ -273,7 +273,7 @@ def test_a_log_keeps_what_was_said_with_the_time(
 
     lines = (tmp_path / "run.log").read_text().splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
-    assert sum("dask-io: moves 128 B" in line for line in lines) == 2
+    assert sum("dask-io: copies 128 B" in line for line in lines) == 2
     assert sum("b: wrote 4 blocks" in line for line in lines) == 2
     assert refused.exit_code == 3
 
