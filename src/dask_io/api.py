@@ -8,12 +8,11 @@ from dask_io import why_unsupported
 if reason := why_unsupported():
     raise ImportError(reason)
 
-from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import replace
+from functools import partial, reduce
 from os import fspath
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from dask_io.cluster.finish import finish_parts
 from dask_io.cluster.part import Part
@@ -23,58 +22,42 @@ from dask_io.cluster.run import run_part
 from dask_io.cluster.sharing import OnePart, share_job
 from dask_io.config import configured
 from dask_io.engine.measure import find_device
-from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
-from dask_io.formats.creating import names_one_file
 from dask_io.formats.opening import open_source
-from dask_io.formats.places import has_field
-from dask_io.formats.several_targets import region_places
-from dask_io.geometry import Grid, Layout, Region
-from dask_io.geometry.chunks import normalize_chunks
 from dask_io.jobs import targets
+from dask_io.jobs.info import GroupInfo, Info, describe, describe_tree
 from dask_io.jobs.job import Complete, Job, JointJob
-from dask_io.jobs.planning import (
-    RequestedTarget,
-    count_workers,
-    plan_one,
-    plan_several,
-    window_of,
-)
 from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
-from dask_io.jobs.settings import Settings, for_one_array, parse_ranges
+from dask_io.jobs.requests import (
+    Request,
+    open_one_file,
+    plan_any,
+    plan_without_data,
+    source_of,
+)
+from dask_io.jobs.settings import Settings, for_one_array
 from dask_io.jobs.suggesting import suggest_for
-from dask_io.jobs.tree_extract import plan_tree_extract
 from dask_io.jobs.tree_job import SeriesJob
-from dask_io.jobs.tree_plan import plan_tree
 from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
 from dask_io.jobs.verify import check_again, plan_comparison
-from dask_io.notebook import Displayed
 from dask_io.planning import (
     AnyPlan,
     Cut,
     Device,
     Series,
-    Side,
-    plan_with,
 )
 from dask_io.planning.suggest import Suggestion
 from dask_io.report.progress import Watch, taking
-from dask_io.report.text import group_text, info_rows, info_text
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
-from dask_io.stores.gzip_files import GzipFiles
-from dask_io.stores.spec import SPACE
-from dask_io.stores.user_description import parse_dtype, parse_order
-from dask_io.units import by, count, format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
     from typing import Unpack
 
-    import numpy as np
     from dask.delayed import Delayed
     from numpy.typing import DTypeLike
 
@@ -82,13 +65,12 @@ if TYPE_CHECKING:
     from dask_io.cluster.processes import ProcessJob
     from dask_io.geometry.chunks import Chunks
     from dask_io.geometry.ranges import AnyRegion
-    from dask_io.hierarchy.tree import Tree
+    from dask_io.jobs.requests import Place
     from dask_io.jobs.settings import Options, ResumeOptions
     from dask_io.jobs.verify import Comparison
     from dask_io.report.progress import OnProgress
     from dask_io.stores.store import Source
 
-    Place = str | PathLike[str] | BlockArray
     AnyJob = Job | JointJob | SeriesJob | OnePart | ProcessJob
     AnyClient = Any
 
@@ -104,6 +86,7 @@ __all__ = [
     "PartedJob",
     "Progress",
     "Repair",
+    "Request",
     "RunResult",
     "SeriesJob",
     "Suggestion",
@@ -114,11 +97,13 @@ __all__ = [
     "info_group",
     "merge",
     "open",
+    "open_one_file",
     "plan",
     "plan_extract",
     "plan_parts",
     "plan_resumes",
     "plan_shape",
+    "plan_without_data",
     "repair",
     "resplit",
     "resume",
@@ -127,74 +112,6 @@ __all__ = [
     "suggest",
     "verify",
 ]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Info(Displayed):
-    """Description of a store."""
-
-    place: str
-    format: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    grid: Grid
-    order: str
-    n_bytes: int
-    n_bytes_on_disk: int
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    pattern: str | None = None
-    """Pattern of the names of its block files."""
-    inferred: str | None = None
-    """Meaning of the numbers in file names, if the pattern was inferred from them."""
-
-    def __str__(self) -> str:
-        return info_text(self)
-
-    def _where(self) -> Sequence[str]:
-        return (self.place,)
-
-    def _facts(self) -> Iterator[str]:
-        yield self.format
-        yield f"{by(self.shape)} of {self.dtype}"
-        yield f"{count(self.grid.n_blocks, 'block')} of {self.grid}"
-        yield format_bytes(self.n_bytes)
-
-    def _rows(self) -> Iterator[tuple[str, str]]:
-        yield from info_rows(self)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class GroupInfo(Displayed):
-    """Description of a group and, by path, of all its arrays.
-
-    `others` are unsupported arrays, each with the reason. They are copied verbatim. Those in
-    `uncopied` cannot be copied either, and a group with any of them is refused.
-    """
-
-    place: str
-    format: str
-    arrays: Mapping[str, Info]
-    others: Mapping[str, str]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    uncopied: frozenset[str] = frozenset()
-
-    def __str__(self) -> str:
-        return group_text(self)
-
-    def _where(self) -> Sequence[str]:
-        return (self.place,)
-
-    def _facts(self) -> Iterator[str]:
-        yield f"{len(self.arrays) + len(self.others):,} {self.format} arrays"
-        yield format_bytes(sum(each.n_bytes for each in self.arrays.values()))
-
-    def _rows(self) -> Iterator[tuple[str, str]]:
-        yield "place", self.place
-        yield "format", self.format
-        for name, each in self.arrays.items():
-            yield name, f"{by(each.shape)} of {each.dtype}, blocks of {each.grid}"
-        for name, problem in self.others.items():
-            yield name, f"cannot be copied: it {problem}" if name in self.uncopied else "copied"
 
 
 def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
@@ -258,42 +175,9 @@ def refuse_several(path: str | PathLike[str], option: str) -> None:
         raise for_one_array(option, name_one(tree))
 
 
-def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = None) -> BlockArray:
-    """Open a source for `split`: an array that is one block.
-
-    Raises
-    ------
-    UsageError
-        If it has several blocks.
-    """
-    array = BlockArray(_source(source, storage_options))
-    store = array.source
-    # A gzip file is one file, although it is read in slabs.
-    n_blocks = store.n_files if isinstance(store, GzipFiles) else store.grid.n_blocks
-    if n_blocks > 1:
-        place = array.source.place
-        message = f"split takes one file, but {place} has {n_blocks} blocks; use resplit"
-        raise UsageError(message)
-    return array
-
-
 def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Describe a store."""
-    store = _source(source, storage_options)
-    names = store.block_names
-    return Info(
-        place=store.place,
-        format=store.format,
-        shape=store.grid.shape,
-        dtype=store.dtype,
-        grid=store.grid,
-        order=store.layout.name,
-        n_bytes=store.grid.size * store.dtype.itemsize,
-        n_bytes_on_disk=store.n_bytes_on_disk,
-        metadata=store.metadata,
-        pattern=None if names is None else names.pattern,
-        inferred=names.meaning if names is not None and names.inferred else None,
-    )
+    return describe(source_of(source, storage_options))
 
 
 def info_group(
@@ -301,19 +185,7 @@ def info_group(
 ) -> GroupInfo | None:
     """Describe a group, or a file with several arrays; None if the source is one array."""
     tree = find_tree(source, storage_options)
-    if tree is None:
-        return None
-    kind = tree.dialect or tree.format
-    arrays = {name: _info_in(tree, name, each) for name, each in tree.sources.items()}
-    verbatim = {name: each.verbatim for name, each in tree.arrays.items() if each.source is None}
-    others = {**verbatim, **tree.refused}
-    return GroupInfo(tree.place, kind, arrays, others, tree.groups[""], frozenset(tree.refused))
-
-
-def _info_in(tree: Tree, name: str, source: Source) -> Info:
-    """Describe an array of a group or a file, with the space that the group gives it."""
-    found, space = info(BlockArray(source)), tree.arrays[name].space
-    return found if space is None else replace(found, metadata={**found.metadata, SPACE: space})
+    return None if tree is None else describe_tree(tree)
 
 
 @overload
@@ -371,21 +243,17 @@ def plan(
     UsageError
         If no array has a dimension in `chunks`, or an option applies to single arrays only.
     """
-    return _plan_any(source, target, chunks, Settings.of(**options))
+    return plan_any(source, target, chunks, Settings.of(**options))
 
 
-def _plan_any(
-    source: Place, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
-) -> Job | SeriesJob:
-    series = plan_tree(source, target, chunks, settings)
-    return series or _plan_array(source, target, chunks, settings)
+def plan_request(request: Request, **options: Unpack[Options]) -> Job | JointJob | SeriesJob:
+    """Plan a verb with its arguments, for this process."""
+    return request.plan(Settings.of(**options))
 
 
 def plan_shared(
-    source: Place,
-    target: str | PathLike[str],
+    request: Request,
     *,
-    chunks: Chunks,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
     command: str | None = None,
@@ -394,14 +262,16 @@ def plan_shared(
     """Plan a job that several processes share; `processes` and `part` are those of `resplit`.
 
     `command` is the command that runs a part, for messages.
+
+    Raises
+    ------
+    UsageError
+        If there are several targets.
     """
-    return share_job(
-        lambda settings: _plan_any(source, target, chunks, settings),
-        Settings.of(**options),
-        processes=processes,
-        part=part,
-        command=command,
-    )
+    if request.has_several_targets:
+        raise UsageError("several targets cannot be written in parts; write them one by one")
+    settings, plan_alone = Settings.of(**options), partial(request.plan, alone=True)
+    return share_job(plan_alone, settings, processes=processes, part=part, command=command)
 
 
 def plan_parts(
@@ -438,7 +308,7 @@ def plan_parts(
         If the target can only be written by one process.
     """
     settings = Settings.of(**options)
-    job = one_array(_plan_any(source, target, chunks, settings))
+    job = one_array(plan_any(source, target, chunks, settings))
     return divide_job(job, settings, count=parts, workers=n_workers)
 
 
@@ -463,16 +333,6 @@ def cut_plan(
 def default_threads() -> int:
     """Return the default number of threads of a part."""
     return Settings.of().n_threads()
-
-
-def _plan_array(
-    source: Place, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
-) -> Job:
-    store = _source(source, settings.storage_options)
-    if settings.check:
-        store.check()
-    requested = RequestedTarget(target, chunks, *settings.orders(1))
-    return plan_one(window_of(store, settings.region, settings), requested, settings)
 
 
 def suggest(
@@ -511,7 +371,7 @@ def suggest(
     UsageError
         If an access is not understood.
     """
-    store = _source(source, storage_options)
+    store = source_of(source, storage_options)
     accesses = [access] if isinstance(access, str) else list(access)
     return suggest_for(store, accesses, find_device(device, store.place), chunk_size)
 
@@ -541,31 +401,8 @@ def plan_shape(
     >>> plan.problem.lower_bound, plan.fits
     (1343, True)
     """
-    return plan_without_data(shape, dtype, source_chunks, target_chunks, **options)[0]
-
-
-def plan_without_data(
-    shape: Sequence[int],
-    dtype: DTypeLike,
-    source_chunks: Chunks,
-    target_chunks: Chunks,
-    /,
-    **options: Unpack[Options],
-) -> tuple[AnyPlan, Device]:
-    """Plan as `plan_shape` does, and also return the device for which time is predicted."""
-    settings, kind = Settings.of(**options), parse_dtype(dtype)
-    if kind is None:
-        raise UsageError("a plan without data needs a dtype, such as float32")
-    source = normalize_chunks(source_chunks, tuple(shape), kind.itemsize)
-    target = normalize_chunks(target_chunks, tuple(shape), kind.itemsize, like=source)
-    stored = Layout.c(len(source.axes))
-    (order,) = settings.orders(1)
-    requested = parse_order(order or "C", len(source.axes))
-    sides = Side(source, stored), Side(target, requested)
-    workers = count_workers(settings, sides, kind.itemsize)
-    problem = make_problem(*sides, kind, memory=settings.memory, workers=workers)
-    device, objective = find_device(settings.device), settings.objective
-    return plan_with(settings.strategy, problem, objective=objective, device=device), device
+    settings = Settings.of(**options)
+    return plan_without_data(shape, dtype, source_chunks, target_chunks, settings)[0]
 
 
 def resplit(
@@ -618,29 +455,33 @@ def resplit(
     **options
         See `Options`.
     """
+    request = Request("resplit", source, target, chunks)
+    return _carry_out(request, compute, verify, progress, options, processes, part, client)
+
+
+def _carry_out(  # noqa: PLR0917  # the arguments of all verbs
+    request: Request,
+    compute: bool,  # noqa: FBT001
+    verify: bool,  # noqa: FBT001
+    progress: OnProgress,
+    options: Options,
+    processes: int | None = None,
+    part: str | tuple[int, int] | None = None,
+    client: AnyClient | None = None,
+) -> RunResult | Delayed:
     job: AnyJob
-    _refuse_both(client, processes, part)
-    is_one = isinstance(target, str) or not isinstance(target, Sequence)
-    if chunks is None and is_one and not has_field(place := fspath(cast("str", target))):
-        raise UsageError(f"chunks are missing for {place}; give chunks, such as -1 for one block")
+    is_shared = processes is not None or part is not None
     if client is not None:
-        request = Request("resplit", source, target, chunks)
-        return _run_on_cluster(client, request, compute, verify, progress, options)
-    if processes is not None or part is not None:
-        if not is_one:
-            raise UsageError("several targets cannot be written in parts; write them one by one")
-        job = plan_shared(
-            source,
-            cast("str", target),
-            chunks=cast("Chunks", chunks),
-            processes=processes,
-            part=part,
-            **options,
-        )
-    elif isinstance(target, Sequence) and not isinstance(target, str):
-        job = _plan_layouts(source, target, chunks, Settings.of(**options))
+        if is_shared:
+            raise UsageError("client cannot be given with part or processes; leave out one of them")
+        if not compute:
+            raise UsageError("compute=False returns a task of Dask; leave out client, or compute")
+        with on_cluster(client, request, **options) as parted:
+            return parted.execute(verify=verify, progress=progress)
+    if is_shared:
+        job = plan_shared(request, processes=processes, part=part, **options)
     else:
-        job = plan(source, target, chunks=cast("Chunks", chunks), **options)
+        job = plan_request(request, **options)
     return start(job, compute=compute, verify=verify, progress=progress)
 
 
@@ -660,40 +501,6 @@ def start(
     return later
 
 
-def _refuse_both(client: AnyClient | None, processes: object, part: object) -> None:
-    if client is not None and not (processes is None and part is None):
-        raise UsageError("client cannot be given with part or processes; leave out one of them")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A verb with its arguments, to be planned when the memory of each worker is known."""
-
-    verb: str
-    source: Place
-    target: Any
-    chunks: Any = -1
-    regions: AnyRegion | Sequence[AnyRegion] = ()
-
-    @property
-    def places(self) -> tuple[str, str]:
-        """The source and the target."""
-        source = self.source
-        place = source.source.place if isinstance(source, BlockArray) else fspath(source)
-        return place, fspath(self.target)
-
-    def plan(self, settings: Settings) -> AnyJob:
-        """Plan it."""
-        match self.verb:
-            case "merge":
-                return _plan_merge(self.source, self.target, settings)
-            case "extract":
-                place = self.source, self.target
-                return _plan_extract(*place, self.regions, self.chunks, settings, alone=True)
-            case _:
-                return _plan_any(self.source, self.target, self.chunks, settings)
-
-
 @contextmanager
 def on_cluster(
     client: AnyClient, request: Request, **options: Unpack[Options]
@@ -711,33 +518,19 @@ def on_cluster(
     """
     from dask_io.cluster import distributed  # noqa: PLC0415  # takes a second, rarely needed
 
-    if isinstance(request.target, Sequence) and not isinstance(request.target, str):
+    if request.has_several_targets:
         raise UsageError("several targets do not run on a cluster; write them one by one")
     settings = Settings.of(**options)
     is_given = options.get("memory") is not None or configured("memory") is not None
     with distributed.on_cluster(
         client,
-        request.plan,
+        partial(request.plan, alone=True),
         settings,
         places=request.places,
         memory=settings.memory if is_given else None,
         label=request.verb,
     ) as job:
         yield job
-
-
-def _run_on_cluster(  # noqa: PLR0917  # the arguments of all verbs
-    client: AnyClient,
-    request: Request,
-    compute: bool,  # noqa: FBT001
-    verify: bool,  # noqa: FBT001
-    progress: OnProgress,
-    options: Options,
-) -> RunResult:
-    if not compute:
-        raise UsageError("compute=False returns a task of Dask; leave out client, or compute")
-    with on_cluster(client, request, **options) as job:
-        return job.execute(verify=verify, progress=progress)
 
 
 def split(
@@ -763,21 +556,8 @@ def split(
         Where the blocks go.
     """
     array = open_one_file(source, options.get("storage_options"))
-    _refuse_both(client, processes, part)
-    if client is not None:
-        request = Request("split", array, target, chunks)
-        return _run_on_cluster(client, request, compute, verify, progress, options)
-    return resplit(
-        array,
-        target,
-        chunks=chunks,
-        compute=compute,
-        verify=verify,
-        progress=progress,
-        processes=processes,
-        part=part,
-        **options,
-    )
+    request = Request("split", array, target, chunks)
+    return _carry_out(request, compute, verify, progress, options, processes, part, client)
 
 
 def merge(
@@ -799,32 +579,8 @@ def merge(
     target
         The file.
     """
-    if client is not None:
-        request = Request("merge", source, target)
-        return _run_on_cluster(client, request, compute, verify, progress, options)
-    job = plan_merge(source, target, **options)
-    return start(job, compute=compute, verify=verify, progress=progress)
-
-
-def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
-    """Plan `merge`, and predict the cost.
-
-    Raises
-    ------
-    UsageError
-        If the target's name is not that of a single file.
-    """
-    return _plan_merge(source, target, Settings.of(**options))
-
-
-def _plan_merge(source: Place, target: str | PathLike[str], settings: Settings) -> Job:
-    if not names_one_file(target, settings.format, settings.storage_options):
-        name = fspath(target)
-        raise UsageError(
-            f"merge writes one file, but {name} does not have the suffix of a known file format; "
-            f"use {name.rstrip('./') or 'whole'}.npy, for example"
-        )
-    return _plan_array(source, target, -1, settings)
+    request = Request("merge", source, target)
+    return _carry_out(request, compute, verify, progress, options, client=client)
 
 
 def extract(
@@ -864,24 +620,8 @@ def extract(
     compute, verify, progress, processes, part, client, **options
         As in `resplit`.
     """
-    _refuse_both(client, processes, part)
-    if client is not None:
-        request = Request("extract", source, target, chunks, regions)
-        return _run_on_cluster(client, request, compute, verify, progress, options)
-    job: AnyJob
-    if processes is not None or part is not None:
-        job = plan_shared_extract(
-            source,
-            target,
-            regions=regions,
-            chunks=chunks,
-            processes=processes,
-            part=part,
-            **options,
-        )
-    else:
-        job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
-    return start(job, compute=compute, verify=verify, progress=progress)
+    request = Request("extract", source, target, chunks, regions)
+    return _carry_out(request, compute, verify, progress, options, processes, part, client)
 
 
 def plan_extract(
@@ -899,88 +639,7 @@ def plan_extract(
     source, target, regions, chunks
         As in `extract`.
     """
-    return _plan_extract(source, target, regions, chunks, Settings.of(**options), alone=False)
-
-
-def plan_shared_extract(
-    source: Place,
-    target: str | PathLike[str],
-    *,
-    regions: AnyRegion | Sequence[AnyRegion],
-    chunks: Chunks = None,
-    processes: int | None = None,
-    part: str | tuple[int, int] | None = None,
-    command: str | None = None,
-    **options: Unpack[Options],
-) -> OnePart | ProcessJob:
-    """Plan `extract` of one region that several processes share; see `plan_shared`."""
-    return share_job(
-        lambda settings: _plan_extract(source, target, regions, chunks, settings, alone=True),
-        Settings.of(**options),
-        processes=processes,
-        part=part,
-        command=command,
-    )
-
-
-def _plan_extract(
-    source: Place,
-    target: str | PathLike[str],
-    regions: AnyRegion | Sequence[AnyRegion],
-    chunks: Chunks,
-    settings: Settings,
-    *,
-    alone: bool,
-) -> Job | JointJob | SeriesJob:
-    """Plan `extract`; `alone` tells that an array is moved without its coordinates."""
-    if settings.region is not None:
-        raise UsageError("regions and region cannot both be given; leave out region")
-    listed = [regions] if isinstance(regions, (str, Region, Mapping)) else regions
-    if not listed:
-        raise UsageError("no region is given; give at least one, as in 0:100,:,5:")
-    given = [parse_ranges(region) for region in listed]
-    if len(given) == 1:
-        one = replace(settings, region=given[0])
-        series = plan_tree_extract(source, target, chunks, one, alone=alone)
-        return series or _plan_array(source, target, -1 if chunks is None else chunks, one)
-    tree = find_tree(source, settings.storage_options)
-    if tree is not None and not tree.levels:
-        raise UsageError(
-            f"{tree.place} holds several arrays, of which one region is written at a time; extract "
-            f"the regions one by one, or give one array, as in {name_one(tree)}"
-        )
-    chunks = -1 if chunks is None else chunks
-    store = _source(source, settings.storage_options)
-    windows = [window_of(store, ranges, settings) for ranges in given]
-    names = region_places(
-        target,
-        len(windows),
-        format=settings.format or store.format,
-        one_file=chunks == -1,
-        codec=settings.codec,
-        overwrite=settings.overwrite,
-        storage_options=settings.storage_options,
-    )
-    orders = settings.orders(len(windows))
-    requested = [
-        RequestedTarget(*each) for each in zip(names, [chunks] * len(windows), orders, strict=True)
-    ]
-    return plan_several(store, windows, requested, settings)
-
-
-def _plan_layouts(
-    source: Place, targets: Sequence[str | PathLike[str]], chunks: Any, settings: Settings
-) -> JointJob:
-    """Plan several layouts of one array, written from one read."""
-    if not isinstance(chunks, (list, tuple)) or not len(chunks) == len(targets) > 0:
-        raise UsageError(
-            f"there are {len(targets)} targets; give a list with the chunks of each, as in "
-            "[(100, 100), -1]"
-        )
-    store, orders = _source(source, settings.storage_options), settings.orders(len(targets))
-    requested = [RequestedTarget(*each) for each in zip(targets, chunks, orders, strict=True)]
-    window = window_of(store, settings.region, settings)
-    return plan_several(store, [window] * len(requested), requested, settings)
+    return plan_request(Request("extract", source, target, chunks, regions), **options)
 
 
 def resume(
@@ -1159,13 +818,7 @@ def verify(
         with taking(progress, Watch("verifying")) as on_progress:
             return verify_trees(trees[0], trees[1], plan_pair, on_progress)
     if trees[0] is not None:
-        _source(b, storage_options)  # report first if it does not exist
-    one, other = _source(a, storage_options), _source(b, storage_options)
+        source_of(b, storage_options)  # report first if it does not exist
+    one, other = source_of(a, storage_options), source_of(b, storage_options)
     with taking(progress, Watch("verifying")) as on_progress:
         return plan_pair(one, other).run(one, other, on_progress)
-
-
-def _source(place: Place, storage_options: Mapping[str, Any] | None) -> Source:
-    if isinstance(place, BlockArray):
-        return place.source
-    return open_source(place, storage_options=storage_options)

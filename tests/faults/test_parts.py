@@ -180,9 +180,8 @@ def test_parts_survive_many_kills(tmp_path: Path, name: str, options: dict[str, 
 def share(folder: Path) -> Any:
     """Plan a job for two processes."""
     plan(folder, "unused")
-    return api.plan_shared(
-        folder / "blocks", folder / "out", chunks=CHUNKS, memory=MEMORY, processes=2
-    )
+    request = api.Request("resplit", folder / "blocks", folder / "out", CHUNKS)
+    return api.plan_shared(request, memory=MEMORY, processes=2)
 
 
 def test_a_killed_process_is_replaced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,12 @@ from dask_io.errors import DaskIOWarning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Job, JointJob, Request, RunResult, SeriesJob
+    from dask_io.api import Job, JointJob, RunResult, SeriesJob
     from dask_io.cli.notices import AnyJob
     from dask_io.cluster.distributed import ClusterJob
     from dask_io.cluster.processes import ProcessJob
     from dask_io.cluster.sharing import OnePart
+    from dask_io.jobs.requests import Request
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
     from dask_io.planning.suggest import Suggestion
     from dask_io.report.explain import Explanation
@@ -208,14 +209,7 @@ def resplit(src: str, dst: str, **given: Any) -> None:
 
     chunks = options.chunks_for(dst, given)
     source = options.open_source(src, given)
-    if given["scheduler"]:
-        return _run_on_cluster(api.Request("resplit", source, dst, chunks), given)
-    if sharing.is_shared(given):
-        shared = sharing.shared_options(given)
-        one = api.plan_shared(source, dst, chunks=chunks, **shared, **options.select(given))
-        return _show_or_run(one, dst, label="resplit", given=given)
-    job = api.plan(source, dst, chunks=chunks, **options.select(given))
-    return _show_or_run(job, dst, label="resplit", given=given)
+    _carry_out(api.Request("resplit", source, dst, chunks), given)
 
 
 @commands.command()
@@ -236,14 +230,7 @@ def split(src: str, dst: str, **given: Any) -> None:
 
     chunks = options.chunks_for(dst, given)
     source = api.open_one_file(options.open_source(src, given))
-    if given["scheduler"]:
-        return _run_on_cluster(api.Request("split", source, dst, chunks), given)
-    if sharing.is_shared(given):
-        shared = sharing.shared_options(given)
-        one = api.plan_shared(source, dst, chunks=chunks, **shared, **options.select(given))
-        return _show_or_run(one, dst, label="split", given=given)
-    job = api.plan(source, dst, chunks=chunks, **options.select(given))
-    return _show_or_run(job, dst, label="split", given=given)
+    _carry_out(api.Request("split", source, dst, chunks), given)
 
 
 @commands.command()
@@ -267,10 +254,7 @@ def merge(src: str, dst: str, **given: Any) -> None:
             "--processes, or use resplit to write Zarr or block files"
         )
     source = options.open_source(src, given)
-    if given["scheduler"]:
-        return _run_on_cluster(api.Request("merge", source, dst), given)
-    job = api.plan_merge(source, dst, **options.select(given))
-    return _show_or_run(job, dst, label="merge", given=given)
+    _carry_out(api.Request("merge", source, dst), given)
 
 
 @commands.command()
@@ -307,17 +291,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
         raise click.UsageError("give at least one region with '--region' or '--regions-file'")
     chunks = None if given["chunks"] is None else options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    if given["scheduler"]:
-        return _run_on_cluster(api.Request("extract", source, dst, chunks, regions), given)
-    if sharing.is_shared(given):
-        shared = sharing.shared_options(given)
-        one = api.plan_shared_extract(
-            source, dst, regions=regions, chunks=chunks, **shared, **options.select(given)
-        )
-        return _show_or_run(one, dst, label="extract", given=given)
-    chosen = options.select(given)
-    job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **chosen)
-    return _show_or_run(job, dst, label="extract", given=given)
+    _carry_out(api.Request("extract", source, dst, chunks, regions), given)
 
 
 @commands.command()
@@ -541,6 +515,7 @@ def _plan_with_data(src: str, dst: str | None, given: dict[str, Any]) -> Job | S
 
 def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.settings import Settings  # noqa: PLC0415  # loaded on use
 
     needed = {"--shape": "shape", "--dtype": "dtype", "--from": "from_", "--to": "to"}
     missing = [option for option, name in needed.items() if given[name] is None]
@@ -552,13 +527,30 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     extra = [f"--{name.replace('_', '-')}" for name in asked if name not in known]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
+    settings = Settings.of(**options.select({name: given[name] for name in _FOR_ANY_PLAN}))
     return api.plan_without_data(
         options.parse_shape(given["shape"], "--shape"),
         given["dtype"],
         options.parse_chunks(given["from_"]),
         options.parse_chunks(given["to"]),
-        **options.select({name: given[name] for name in _FOR_ANY_PLAN}),
+        settings,
     )
+
+
+def _carry_out(request: Request, given: dict[str, Any]) -> None:
+    """Plan a verb, and show the plan or run it."""
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    if given["scheduler"]:
+        _run_on_cluster(request, given)
+        return
+    job: AnyJob | OnePart | ProcessJob
+    chosen = options.select(given)
+    if sharing.is_shared(given):
+        job = api.plan_shared(request, **sharing.shared_options(given), **chosen)
+    else:
+        job = api.plan_request(request, **chosen)
+    _show_or_run(job, str(request.target), label=request.verb, given=given)
 
 
 def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import NDArray
 
-    from dask_io.api import Place, RunResult
+    from dask_io.api import RunResult
     from dask_io.geometry import Grid, Region
     from dask_io.geometry.chunks import Chunks
+    from dask_io.jobs.requests import Place
     from dask_io.jobs.settings import Options
     from dask_io.report.progress import OnProgress
     from dask_io.stores.store import BlockReader, Source

@@ -260,9 +260,8 @@ def test_processes_of_this_machine_share_a_job(source: Path, tmp_path: Path) -> 
 def test_an_error_of_a_process_is_reported_once(source: Path, tmp_path: Path) -> None:
     """An error in another process is raised here, and the rest can be resumed."""
     dask_io.resplit(source, tmp_path / "blocks", chunks=6, memory=MEMORY)
-    job = api.plan_shared(
-        tmp_path / "blocks", tmp_path / "out", chunks=CHUNKS, memory=MEMORY, processes=2
-    )
+    request = api.Request("resplit", tmp_path / "blocks", tmp_path / "out", CHUNKS)
+    job = api.plan_shared(request, memory=MEMORY, processes=2)
     block = next((tmp_path / "blocks").glob("*.npy"))
     content = block.read_bytes()
     block.write_bytes(content[:-1])
