@@ -333,7 +333,7 @@ def test_the_demo_shows_everything_and_cleans_up(tmp_path: Path) -> None:
     """Plan, result, verification and comparison; then the files are gone."""
     told = run("demo", "--size", "16MiB", "--dir", tmp_path)
 
-    for expected in ("sweep plan", "; verified", "predicted", "blocks reopened"):
+    for expected in ("strategy  sweep", "; verified", "predicted", "blocks reopened"):
         assert expected in told
     assert not list(tmp_path.iterdir())
 

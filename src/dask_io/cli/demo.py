@@ -20,6 +20,7 @@ from dask_io.geometry import Grid, Region
 from dask_io.planning.describe import table
 from dask_io.report import text
 from dask_io.report.progress import Watch, showing
+from dask_io.report.summary import plan_summary
 from dask_io.storage.os_errors import storage_errors
 from dask_io.units import format_bytes, format_seconds, parse_bytes
 
@@ -129,7 +130,8 @@ def _compare(example: _Example, place: Path) -> None:
         memory=example.memory,
         workers=example.workers,
     )
-    show(f"\nThe plan, with {format_bytes(example.memory)} of memory:\n\n{job.plan}".rstrip())
+    summary = plan_summary(job.plan, job.device)
+    show(f"\nThe plan, with {format_bytes(example.memory)} of memory:\n\n{summary}")
     result = _run(job, "resplit", verify=True)
     show(f"\nDone: {text.run_text(job.plan, result)}\n{text.counts_text(job.plan, result)}")
     write_report(
