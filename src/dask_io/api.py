@@ -330,6 +330,17 @@ def cut_plan(
     return cut_into_parts(plan, device, count, strategy=strategy, objective=objective)
 
 
+def cut_job(job: Job | SeriesJob, count: int, **options: Unpack[Options]) -> Cut:
+    """Cut a job with a target into parts, as `plan_parts` does, to show their costs.
+
+    Raises
+    ------
+    UsageError
+        If the job moves several arrays, or the target can only be written by one process.
+    """
+    return divide_job(one_array(job), Settings.of(**options), count=count).cut
+
+
 def default_threads() -> int:
     """Return the default number of threads of a part."""
     return Settings.of().n_threads()

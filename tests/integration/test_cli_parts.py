@@ -1,6 +1,9 @@
 """Parts on the command line."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +83,61 @@ def test_a_plan_shows_its_parts_and_a_script(source: Path) -> None:
     assert (parts["count"], parts["along"], parts["exact"]) == (5, [5, 1], True)
     assert parts["redundant"] == {"bytes": 0, "seeks": 4}
     assert parts["script"] in text
+
+
+SBATCH = """#!/bin/sh
+# Run each task of a job array at once, in place of SLURM; task $LOST is lost.
+script=$(mktemp)
+cat > "$script"
+case "$*" in
+*--array=1-*) last=${*##*--array=1-}; last=${last%% *};;
+*) last=0;;
+esac
+if [ "$last" = 0 ]; then sh "$script"; exit; fi
+for SLURM_ARRAY_TASK_ID in $(seq "$last"); do
+    export SLURM_ARRAY_TASK_ID
+    [ "$SLURM_ARRAY_TASK_ID" = "$LOST" ] || sh "$script" >&2
+done
+echo 4711
+"""
+
+
+def test_the_script_for_slurm_works(tmp_path: Path) -> None:
+    """As a batch system runs it, it names a part that was lost; executed again, it completes."""
+    folder = tmp_path / "with space"
+    (folder / "bin").mkdir(parents=True)
+    np.save(folder / "a.npy", ARRAY)
+    made = {"sbatch": SBATCH, "dask-io": f'#!/bin/sh\nexec {sys.executable} -m dask_io.cli "$@"\n'}
+    for name, content in made.items():
+        (folder / "bin" / name).write_text(content)
+        (folder / "bin" / name).chmod(0o755)
+    command = ["plan", folder / "a.npy", folder / "out.zarr", "--chunks", "5,7", "--parts", 2]
+    script = json.loads(run(*command, "--json"))["parts"]["script"]
+    paths = os.pathsep.join(filter(None, sys.path))
+    bins = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+
+    def submit(lost: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PATH": bins, "PYTHONPATH": paths, "LOST": lost},
+        )
+
+    first, second = submit("2"), submit("")
+
+    assert first.returncode == 1
+    assert "1 of 2 parts missing: part 2" in first.stderr
+    assert (second.returncode, "is complete" in second.stdout) == (0, True), second.stderr
+    assert np.array_equal(dask_io.open(folder / "out.zarr")[:, :], ARRAY)
+
+
+def test_a_plan_in_parts_refuses_what_its_tasks_would_refuse(source: Path, tmp_path: Path) -> None:
+    """No script is printed for a target that only one process can write."""
+    for name, *options in (("out.h5",), ("out.zarr", "--durability", "none")):
+        command = ["plan", source, tmp_path / name, "--chunks", "5,7", "--parts", 2, *options]
+        fail(*command, code=2)
 
 
 def test_processes_share_a_run(source: Path, tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def plan(
       dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
     """
     found: AnyPlan | Series
+    job: Job | SeriesJob | None = None
     inferred = ""
     del given["report"]
     if src is None:
@@ -132,7 +133,7 @@ def plan(
     if parts is not None:
         if explain:
             raise click.UsageError("--explain and --parts cannot both be given")
-        _show_parts(found, device, parts, given, as_json=as_json, inferred=inferred)
+        _show_parts(job or (found, device), dst, parts, given, as_json=as_json)
     elif explain:
         _show_explanation(found, device, given, as_json=as_json, inferred=inferred)
     else:
@@ -607,19 +608,26 @@ def _show_or_run(
 
 
 def _show_parts(
-    plan: AnyPlan | Series,
-    device: Device,
+    planned: Job | SeriesJob | tuple[AnyPlan | Series, Device],
+    dst: str | None,
     count: int,
     given: dict[str, Any],
     *,
     as_json: bool,
-    inferred: str,
 ) -> None:
+    """Show the parts of a job, or of a plan without data, for which there is nothing to submit."""
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    cut = api.cut_plan(plan, device, count, given["strategy"], given["objective"])
-    # Without data there is nothing to submit.
-    command = sharing.command_line("resplit", "DST") if given.get("chunks") else None
+    plan: AnyPlan | Series
+    if isinstance(planned, tuple):
+        (plan, device), inferred, command = planned, "", None
+    else:
+        plan, device, inferred = planned.plan, planned.device, planned.inferred
+        command = sharing.command_line("resplit", "DST" if dst is None else None)
+    if isinstance(planned, tuple) or dst is None:
+        cut = api.cut_plan(plan, device, count, given["strategy"], given["objective"])
+    else:
+        cut = api.cut_job(planned, count, **options.select(given))
     sharing.show_parts(
         plan,
         cut,
@@ -627,7 +635,7 @@ def _show_parts(
         as_json=as_json,
         inferred=inferred,
         command=command,
-        target="DST",
+        target=dst or "DST",
         threads=given["workers"] or api.default_threads(),
         requested=count,
     )

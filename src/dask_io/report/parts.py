@@ -103,13 +103,14 @@ def slurm_script(cut: Cut, command: str, target: str, *, memory: int, threads: i
     return "\n".join(
         [
             "#!/bin/bash",
+            "# The last task completes the target, or reports the parts that are missing.",
             "# A task that fails can be submitted again: what is done is skipped.",
             f"array=$(sbatch --parsable {options} <<'TASK'",
             "#!/bin/bash",
             f'{command} --part "$SLURM_ARRAY_TASK_ID/{cut.count}"',
             "TASK",
             ")",
-            "sbatch --dependency=\"afterok:$array\" --job-name=dask-io-finish <<'TASK'",
+            "sbatch --dependency=\"afterany:$array\" --job-name=dask-io-finish <<'TASK'",
             "#!/bin/bash",
             f"dask-io finish {target}",
             "TASK",
