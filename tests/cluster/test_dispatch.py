@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,14 +43,33 @@ def test_results_come_in_order_with_progress(client: Any, tmp_path: Path) -> Non
 
 def test_predicted_times_are_published(client: Any, tmp_path: Path) -> None:
     """The scheduler knows how long parts take before the first one is done."""
+    known: list[float] = []
 
-    def known(dask_scheduler: Any) -> float:
-        return float(dask_scheduler.task_prefixes["dask-io-merge"].duration_average)
+    def find(dask_scheduler: Any) -> float:
+        return float(dask_scheduler.task_prefixes["dask-io-published"].duration_average)
 
-    dispatch.publish_duration(client, "dask-io-merge-000000000000", 321.0)
+    def look(progress: Progress) -> None:
+        if not known and progress.n_bytes_written < BLOCKS:
+            known.append(client.run_on_scheduler(find))
 
-    assert client.run_on_scheduler(known) == 321.0
-    assert run_parts(client, requested(Steps(str(tmp_path)), 2)) == [0, 2]
+    request = replace(requested(Steps(str(tmp_path)), 2, seconds=321.0), label="published")
+    run_parts(client, request, look)
+
+    assert known == [321.0]
+
+
+def test_a_run_is_a_span_on_the_dashboard(client: Any, tmp_path: Path) -> None:
+    """All parts of a run belong to one span, named after the verb."""
+    run_parts(client, replace(requested(Steps(str(tmp_path)), 3), label="spanned"))
+
+    def count(dask_scheduler: Any) -> list[int]:
+        found = dask_scheduler.extensions["spans"].spans_search_by_name["dask-io", "spanned"]
+        return [
+            sum(group.states["released"] + group.states["forgotten"] for group in each.groups)
+            for each in found
+        ]
+
+    assert client.run_on_scheduler(count) == [3]
 
 
 def test_events_are_rate_limited(client: Any, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -25,10 +24,13 @@ from dask_io.units import parse_bytes
 from tests.cluster.conftest import check
 from tests.cluster.processes import Processes, wait_until
 from tests.cluster.test_runs import CHUNKS, SLOW, once
+from tests.faults.test_full_disk import FULL, fill_space, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from dask_io.engine.run import Progress
 
 distributed: Any = import_module("distributed")
 
@@ -187,11 +189,48 @@ def run_or_give_up(source: Path, target: Path, client: Any) -> str:
 
 
 @pytest.mark.slow
+def test_runs_complete_if_blocks_are_written_between_kills(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """A run never gives up while it writes new blocks between the deaths of its workers."""
+    chance, n_killed = random.Random(4), 0
+    with cluster.connect() as client:
+        for _ in range(3):
+            n_written = 0
+
+            def kill_after_some(progress: Progress) -> None:
+                nonlocal n_killed, n_written
+                if progress.n_blocks_written < n_written + 3:
+                    return
+                n_written = progress.n_blocks_written
+                if pids := list(client.run(os.getpid, on_error="ignore").values()):
+                    n_killed += kill(chance.choice(pids))
+
+            target = cluster.new_target()
+            dask_io.resplit(
+                cluster.folder / "in", target, client=client, progress=kill_after_some, **SLOW
+            )
+            check(target)
+    record_property("survived", {"killed workers": n_killed})
+    print(f"{n_killed} workers were killed in 3 runs, and all runs completed")  # noqa: T201
+    assert n_killed >= 6
+
+
+def kill(pid: int) -> bool:
+    """Kill a process, and return whether it was still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.slow
 def test_workers_are_killed(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     """While workers are killed, a run completes, or gives up with one line and can be resumed."""
-    chance, survived = random.Random(1), Counter[str]()
+    chance, survived, ends = random.Random(1), Counter[str](), Counter[str]()
     with cluster.connect() as client:
         for fewest, most in ((2, 5), (2, 5), (2, 5), (0.3, 1), (0.3, 1)):
             is_over: list[bool] = []
@@ -204,9 +243,7 @@ def test_workers_are_killed(
                     time.sleep(chance.uniform(fewest, most))
                     pids = list(client.run(os.getpid, on_error="ignore").values())
                     if pids and not is_over:
-                        with suppress(ProcessLookupError):
-                            os.kill(chance.choice(pids), signal.SIGKILL)
-                            survived["killed workers"] += 1
+                        survived["killed workers"] += kill(chance.choice(pids))
 
             killer = Thread(target=kill_some)
             killer.start()
@@ -220,9 +257,9 @@ def test_workers_are_killed(
                 assert f'dask_io.resume("{target}")' in gave_up
                 complete(target)
             check(target)
-            survived["runs that gave up" if gave_up else "runs that completed"] += 1
+            ends["gave up, and was resumed" if gave_up else "completed"] += 1
     record_property("survived", dict(survived))
-    print(dict(survived))  # noqa: T201
+    print(f"{dict(survived)} in runs that ended so: {dict(ends)}")  # noqa: T201
     assert survived["killed workers"] >= 5
 
 
@@ -309,32 +346,94 @@ def test_a_worker_has_a_full_disk(
         target = cluster.new_target()
         dask_io.resplit(cluster.folder / "in", target, client=client, **SLOW)
         check(target)
-    record_property("survived", {"full disks of a worker": 1})
+    logs = map(cluster.processes.log_of, cluster.processes.workers)
+    n_failed = sum(log.count("Compute Failed") for log in logs)
+    record_property("survived", {"parts that failed on a full disk": n_failed})
+    print(f"{n_failed} parts failed on the worker with a full disk")  # noqa: T201
+    assert n_failed > 0
+
+
+@pytest.mark.slow
+def test_the_disk_of_all_workers_is_full(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """The run ends with one line, and when there is room again, `resume` completes the target."""
+    with cluster.connect() as client, small_disk(cluster.folder / "disk", "size=3m") as disk:
+        target = disk / "out"
+        fill = once(lambda: fill_space(disk))
+
+        with pytest.raises(StorageError, match=rf"{FULL}.*dask_io\.resume"):
+            dask_io.resplit(cluster.folder / "in", target, client=client, progress=fill, **SLOW)
+        (disk / "filler").unlink()
+        assert complete(target) == "midway"
+    record_property("survived", {"full disks of all workers": 1})
+
+
+@pytest.mark.slow
+def test_workers_reach_their_lifetime(
+    blocks: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Workers that retire and start again every few seconds hand their parts over."""
+    cluster = Cluster(blocks.parent)
+    seen: set[str] = set()
+    try:
+        cluster.processes.start_scheduler()
+        for name in ("one", "two"):
+            cluster.processes.start_worker(name, "--lifetime", "4s", "--lifetime-restart")
+        with distributed.Client(cluster.processes.address, set_as_default=False) as client:
+            for _ in range(2):
+                target = cluster.new_target()
+                dask_io.resplit(
+                    blocks,
+                    target,
+                    client=client,
+                    progress=lambda _: seen.update(client.nthreads()),
+                    **{**SLOW, "max_rate": "100kB"},
+                )
+                check(target)
+    finally:
+        cluster.processes.close()
+    n_retired = len(seen) - 2
+    record_property("survived", {"workers that reached their lifetime": n_retired})
+    print(f"{n_retired} workers reached their lifetime in 2 runs")  # noqa: T201
+    assert n_retired > 0
 
 
 @pytest.mark.slow
 def test_a_cluster_shrinks_and_grows(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
-    """Workers retire and others join during a run."""
+    """A run goes on while its cluster shrinks to one worker, and grows to three."""
+    numbers: list[int] = []
     with cluster.connect() as client:
         target = cluster.new_target()
 
         def shrink_and_grow() -> None:
             one, *_ = client.nthreads()
             client.retire_workers([one])
+            numbers.append(len(client.nthreads()))
             for name in ("late-1", "late-2"):
                 cluster.processes.start_worker(name)
+
+        begin = once(shrink_and_grow)
+
+        def look(progress: Progress) -> None:
+            begin(progress)
+            if progress.n_blocks_written < progress.n_blocks:
+                numbers.append(len(client.nthreads()))
 
         dask_io.resplit(
             cluster.folder / "in",
             target,
             client=client,
-            progress=once(shrink_and_grow),
-            **{**SLOW, "max_rate": "100kB"},
+            progress=look,
+            **{**SLOW, "max_rate": "50kB"},
         )
         check(target)
-    record_property("survived", {"retired workers": 1})
+    survived = {"workers that left": 1, "workers that joined": max(numbers) - min(numbers)}
+    record_property("survived", survived)
+    print(f"numbers of workers during the run: {list(dict.fromkeys(numbers))}")  # noqa: T201
+    assert (min(numbers), max(numbers)) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +469,7 @@ def test_workers_never_reach_a_threshold(tmp_path: Path, limit: str, side: int) 
                 tmp_path / "in.zarr", tmp_path / "out.zarr", chunks=(side, 40, 40), client=client
             )
             peaks = client.run(_peak)
-            spilled = client.run(lambda dask_worker: len(getattr(dask_worker.data, "disk", ())))
+            spilled = client.run(_spilled)
     finally:
         processes.close()
     assert dask_io.verify(tmp_path / "in.zarr", tmp_path / "out.zarr")
@@ -381,6 +480,11 @@ def test_workers_never_reach_a_threshold(tmp_path: Path, limit: str, side: int) 
         assert "paus" not in log
         assert "restarting" not in log
     assert "heartbeat" not in processes.log_of("scheduler").lower()
+
+
+def _spilled(dask_worker: Any) -> float:
+    """Return how many bytes a worker has moved to its disk so far."""
+    return float(dask_worker.data.cumulative_metrics["disk-write", "bytes"])
 
 
 def _peak() -> int:
