@@ -531,6 +531,11 @@ def on_cluster(
 
     if request.has_several_targets:
         raise UsageError("several targets do not run on a cluster; write them one by one")
+    if request.verb == "merge":
+        raise UsageError(
+            "merge writes one file, which only one process can write; run it without a cluster, or "
+            "use resplit to write Zarr or block files"
+        )
     settings = Settings.of(**options)
     is_given = options.get("memory") is not None or configured("memory") is not None
     with distributed.on_cluster(

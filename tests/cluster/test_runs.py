@@ -81,18 +81,31 @@ def test_the_command_line_runs_on_a_cluster(processes: Processes, blocks: Path) 
 
 
 def test_what_cannot_run_in_parts_is_refused(processes: Processes, blocks: Path) -> None:
-    """One file, consumed blocks and too much memory are usage errors, and nothing is written."""
+    """One file, several regions and too much memory are usage errors, and nothing is written."""
     at = ["--scheduler", processes.address]
     folder = blocks.parent
 
-    assert "only one process" in fail("merge", blocks, folder / "out.npy", *at, code=2)
+    one = ["resplit", blocks, folder / "out.h5", "--chunks", "24,16,40", *at]
+    assert "write Zarr, or a folder of block files" in fail(*one, code=2)
     split = ["resplit", blocks, folder / "out", "--chunks", "24,16,40", *at]
-    assert "consume" in fail(*split, "--consume", code=2)
     assert "per part: 60%" in fail(*split, "--memory", "1GiB", code=2)
     two = ["extract", blocks, folder / "out", "--region", "0:5", "--region", "5:9", *at]
     assert "several regions" in fail(*two, code=2)
     assert "cannot connect" in fail(*split[:-1], "nowhere://x", code=3)
     assert [path.name for path in folder.iterdir()] == ["in"]
+
+
+def test_some_requests_are_refused_without_asking_the_cluster(blocks: Path) -> None:
+    """No worker is waited for, or started, when no workers could change the answer."""
+    nowhere = ["--scheduler", "tcp://127.0.0.1:1"]
+    split = ["resplit", blocks, blocks.parent / "out", "--chunks", "24,16,40", *nowhere]
+
+    merge = fail("merge", blocks, blocks.parent / "out.npy", *nowhere, code=2)
+    assert "only one process can write; run it without a cluster, or use resplit" in merge
+    assert "leave out consume, or the parts" in fail(*split, "--consume", code=2)
+    assert "choose another strategy" in fail(*split, "--strategy", "spill", code=2)
+    with pytest.raises(UsageError, match="write them one by one"):
+        dask_io.resplit(blocks, ["a", "b"], chunks=[CHUNKS, CHUNKS], client=nowhere[1])
 
 
 def test_extract_and_split_run_on_a_cluster(client: Any, blocks: Path) -> None:

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.cluster.connect import connected
 from dask_io.cluster.dispatch import Request, run_parts
-from dask_io.cluster.parts import begin_job, finish_job, one_array, plan_parts
+from dask_io.cluster.parts import (
+    begin_job,
+    check_settings,
+    finish_job,
+    one_array,
+    plan_parts,
+)
 from dask_io.cluster.run import run_part
+from dask_io.cluster.shared_job import SharedJob
 from dask_io.cluster.workers import find_workers
 from dask_io.engine.run import Progress
-from dask_io.jobs.job import Runnable, resumable
+from dask_io.jobs.job import resumable
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,8 +32,8 @@ if TYPE_CHECKING:
     from dask_io.cluster.parts import PartedJob
     from dask_io.cluster.workers import Workers
     from dask_io.engine.run import RunResult
+    from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
-    from dask_io.planning import AnyPlan, Device
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class MovePart:
 
 
 @dataclass(frozen=True)
-class ClusterJob(Runnable):
+class ClusterJob(SharedJob):
     """A job in parts with the cluster that runs them. `run` executes it."""
 
     parted: PartedJob
@@ -69,29 +76,9 @@ class ClusterJob(Runnable):
     """The number of threads of each part that the user gives."""
 
     @property
-    def plan(self) -> AnyPlan:
-        """The plan of one process."""
-        return self.parted.plan
-
-    @property
-    def device(self) -> Device:
-        """The device for which time is predicted."""
-        return self.parted.device
-
-    @property
-    def inferred(self) -> str:
-        """What was inferred from the names of the source's files; empty if nothing was."""
-        return self.parted.inferred
-
-    @property
-    def inferred_axes(self) -> str:
-        """The names of the axes, if the target's format needs names and nothing gives them."""
-        return self.parted.inferred_axes
-
-    @property
-    def resolved(self) -> str:
-        """The indices of values of coordinates in the region; empty if it has none."""
-        return self.parted.resolved
+    def whole(self) -> Job:
+        """The job as one process would run it, with the memory of one part."""
+        return self.parted.job
 
     @property
     def processes(self) -> int:
@@ -162,6 +149,7 @@ def on_cluster(
     """
     from dask.base import get_annotations  # noqa: PLC0415  # takes a while to load
 
+    check_settings(settings)
     with connected(client) as found:
         resources = get_annotations().get("resources")
         workers = find_workers(found, places[:1], places[1:], resources=resources)

@@ -10,9 +10,10 @@ from dask_io.cluster.begin import begin_parts, find_begun
 from dask_io.cluster.finish import finish_parts
 from dask_io.cluster.part import Part
 from dask_io.cluster.run import run_part, view_source
+from dask_io.cluster.shared_job import SharedJob
 from dask_io.engine.run import Progress, RunResult
 from dask_io.errors import UsageError
-from dask_io.jobs.job import Job, Runnable
+from dask_io.jobs.job import Job
 from dask_io.jobs.planning import plan_part
 from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.verify import check_again
@@ -57,7 +58,7 @@ class Redundant:
 
 
 @dataclass(frozen=True, repr=False)
-class PartedJob(Runnable):
+class PartedJob(SharedJob):
     """A job in parts. `run` writes them one after another; see also `begin` and `run_part`.
 
     Several processes on any machines can share the work::
@@ -97,29 +98,9 @@ class PartedJob(Runnable):
         return self.job.named_target
 
     @property
-    def plan(self) -> AnyPlan:
-        """The plan of one process."""
-        return self.job.plan
-
-    @property
-    def device(self) -> Device:
-        """The device for which time is predicted."""
-        return self.job.device
-
-    @property
-    def inferred(self) -> str:
-        """What was inferred from the names of the source's files; empty if nothing was."""
-        return self.job.inferred
-
-    @property
-    def inferred_axes(self) -> str:
-        """The names of the axes, if the target's format needs names and nothing gives them."""
-        return self.job.inferred_axes
-
-    @property
-    def resolved(self) -> str:
-        """The indices of values of coordinates in the region; empty if it has none."""
-        return self.job.resolved
+    def whole(self) -> Job:
+        """The job as one process would run it, with the memory of one part."""
+        return self.job
 
     @property
     def memory(self) -> int:
@@ -425,6 +406,23 @@ def one_array(job: object) -> Job:
             )
 
 
+def check_settings(settings: Settings) -> None:
+    """Refuse settings that parts cannot have, whatever they write.
+
+    Raises
+    ------
+    UsageError
+        If there is one.
+    """
+    if settings.consume:
+        raise UsageError(
+            "consume removes a source block when all target blocks that need it are durable, but "
+            "several parts may need it; leave out consume, or the parts"
+        )
+    if settings.strategy == "spill":
+        raise _spills()
+
+
 def check_parts(job: Job, settings: Settings) -> None:
     """Refuse jobs that several processes cannot share.
 
@@ -433,14 +431,8 @@ def check_parts(job: Job, settings: Settings) -> None:
     UsageError
         If this is one.
     """
+    check_settings(settings)
     target = job.named_target
-    if settings.consume:
-        raise UsageError(
-            "consume removes a source block when all target blocks that need it are durable, but "
-            "several parts may need it; leave out consume, or the parts"
-        )
-    if settings.strategy == "spill":
-        raise _spills()
     if target.writers is not Writers.PROCESSES:
         raise UsageError(
             f"{target.place} is one {target.format} file or repository, which only one process can "

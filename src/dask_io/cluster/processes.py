@@ -17,9 +17,10 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Self
 
 from dask_io.cluster.parts import PartedJob, PartsProgress, begin_job, finish_job
+from dask_io.cluster.shared_job import SharedJob
 from dask_io.cluster.worker import Answer, Task
 from dask_io.errors import StorageError
-from dask_io.jobs.job import Runnable, resumable
+from dask_io.jobs.job import resumable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from dask_io.cluster.part import Part
     from dask_io.engine.run import Progress, RunResult
-    from dask_io.planning import AnyPlan, Device
+    from dask_io.jobs.job import Job
 
 _PROGRAM = "from dask_io.cluster.worker import main; main({})"
 # How often a part is tried whose process died.
@@ -37,36 +38,16 @@ _PATIENCE = 30.0
 
 
 @dataclass(frozen=True)
-class ProcessJob(Runnable):
+class ProcessJob(SharedJob):
     """A job in parts that several processes of this machine write; `run` starts them."""
 
     parted: PartedJob
     processes: int
 
     @property
-    def plan(self) -> AnyPlan:
-        """The plan of one process."""
-        return self.parted.plan
-
-    @property
-    def device(self) -> Device:
-        """The device for which time is predicted."""
-        return self.parted.device
-
-    @property
-    def inferred(self) -> str:
-        """What was inferred from the names of the source's files; empty if nothing was."""
-        return self.parted.inferred
-
-    @property
-    def inferred_axes(self) -> str:
-        """The names of the axes, if the target's format needs names and nothing gives them."""
-        return self.parted.inferred_axes
-
-    @property
-    def resolved(self) -> str:
-        """The indices of values of coordinates in the region; empty if it has none."""
-        return self.parted.resolved
+    def whole(self) -> Job:
+        """The job as one process would run it, with the memory of one part."""
+        return self.parted.job
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         started, place = time.perf_counter(), self.parted.target.place

@@ -10,9 +10,9 @@ from dask_io.cluster.part import Part
 from dask_io.cluster.parts import PartedJob, check_parts, one_array, plan_parts
 from dask_io.cluster.processes import ProcessJob
 from dask_io.cluster.run import run_part
+from dask_io.cluster.shared_job import SharedJob
 from dask_io.engine.run import RunResult
 from dask_io.errors import UsageError
-from dask_io.jobs.job import Job, Runnable
 from dask_io.planning import largest_count
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import Progress
     from dask_io.geometry import Grid, Region
+    from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
-    from dask_io.planning import AnyPlan, Device
     from dask_io.report.progress import OnProgress
 
 
@@ -68,7 +68,7 @@ class PartNumber:
 
 
 @dataclass(frozen=True)
-class OnePart(Runnable):
+class OnePart(SharedJob):
     """One part of a job; `run` writes it, and creates the target if this is the first part.
 
     If the target cannot be divided into so many parts, the last parts are empty.
@@ -81,29 +81,9 @@ class OnePart(Runnable):
     command: str | None = None
 
     @property
-    def plan(self) -> AnyPlan:
-        """The plan of one process for all parts."""
-        return self.job.plan
-
-    @property
-    def device(self) -> Device:
-        """The device for which time is predicted."""
-        return self.job.device
-
-    @property
-    def inferred(self) -> str:
-        """What was inferred from the names of the source's files; empty if nothing was."""
-        return self.job.inferred
-
-    @property
-    def inferred_axes(self) -> str:
-        """The names of the axes, if the target's format needs names and nothing gives them."""
-        return self.job.inferred_axes
-
-    @property
-    def resolved(self) -> str:
-        """The indices of values of coordinates in the region; empty if it has none."""
-        return self.job.resolved
+    def whole(self) -> Job:
+        """The job as one process would run it, with the memory of one part."""
+        return self.job
 
     def execute(self, *, verify: bool = False, progress: OnProgress = None) -> RunResult:
         """Write the part; see `Runnable.run`."""
