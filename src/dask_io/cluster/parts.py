@@ -42,19 +42,8 @@ if TYPE_CHECKING:
     from dask_io.geometry import Region
     from dask_io.jobs.settings import Settings
     from dask_io.planning import AnyPlan, Cut, Device
+    from dask_io.planning.cut import Redundant
     from dask_io.stores.store import Source, Target
-
-
-@dataclass(frozen=True, slots=True)
-class Redundant:
-    """What parts read more than one process would, because cuts cross source blocks.
-
-    It is at least 0 on each side: smaller parts may need fewer seeks than one process.
-    """
-
-    n_bytes: int
-    seeks: int
-    is_exact: bool
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,12 +113,7 @@ class PartedJob(SharedJob):
     @property
     def redundant(self) -> Redundant:
         """What parts read more than one process would."""
-        whole = self.job.plan
-        return Redundant(
-            max(0, self.cut.n_bytes_read - whole.n_bytes_read),
-            max(0, self.cut.seeks.read - whole.seeks.read),
-            self.cut.is_exact,
-        )
+        return self.cut.redundant(self.job.plan)
 
     @raises_for_python
     def begin(self) -> bytes:

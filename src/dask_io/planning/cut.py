@@ -108,6 +108,18 @@ class PartCost:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Redundant:
+    """What parts read more than one process would, because cuts cross source blocks.
+
+    It is at least 0 on each side: smaller parts may need fewer seeks than one process.
+    """
+
+    n_bytes: int
+    seeks: int
+    is_exact: bool
+
+
 class _Kinds(NamedTuple):
     """The kinds of parts along one axis: the kind of each part, and the first part of each kind."""
 
@@ -192,6 +204,14 @@ class Cut:
     def memory(self) -> int:
         """Peak memory of the part that needs most, in bytes."""
         return max((cost.memory for cost in self.costs.values()), default=0)
+
+    def redundant(self, whole: AnyPlan) -> Redundant:
+        """Return what the parts read more than `whole`, the plan of one process."""
+        return Redundant(
+            max(0, self.n_bytes_read - whole.n_bytes_read),
+            max(0, self.seeks.read - whole.seeks.read),
+            self.is_exact,
+        )
 
     def predict_seconds(self, workers: int) -> float:
         """Predict the seconds that workers take, if each works on one part at a time."""

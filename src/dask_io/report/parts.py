@@ -26,10 +26,12 @@ def parts_text(
     """
     if not cut.count:
         return "  parts     none, because the target has no blocks"
-    n_bytes, seeks = _redundant(cut, plan)
+    more = cut.redundant(plan)
     about = "" if cut.is_exact else "about "
     shape = " x ".join(map(str, cut.grid.counts))
-    redundant = f"{about}{format_bytes(n_bytes)} and {seeks:,} seeks more than one process reads"
+    redundant = (
+        f"{about}{format_bytes(more.n_bytes)} and {more.seeks:,} seeks more than one process reads"
+    )
     workers = processes or cut.count
     fewer = ""
     if requested is not None and requested > cut.count:
@@ -38,7 +40,7 @@ def parts_text(
     together = format_seconds(cut.predict_seconds(workers))
     rows = [
         ("parts", f"{cut.count:,} ({shape}), balance {cut.balance:.0%}{fewer}"),
-        ("redundant", redundant if n_bytes or seeks else "nothing is read twice"),
+        ("redundant", redundant if more.n_bytes or more.seeks else "nothing is read twice"),
         ("per part", f"{format_bytes(cut.memory)} memory, {_range_text(cut)}"),
         ("together", f"{together} with {workers:,} processes, if the storage keeps up"),
     ]
@@ -51,20 +53,15 @@ def _range_text(cut: Cut) -> str:
     return f"{low} predicted" if low == high else f"{low} to {high} predicted"
 
 
-def _redundant(cut: Cut, plan: AnyPlan) -> tuple[int, int]:
-    n_bytes = max(0, cut.n_bytes_read - plan.n_bytes_read)
-    return n_bytes, max(0, cut.seeks.read - plan.seeks.read)
-
-
 def parts_to_json(cut: Cut, plan: AnyPlan, *, script: str | None = None) -> dict[str, Any]:
     """Return parts and their costs, compared with the plan of one process."""
-    n_bytes, seeks = _redundant(cut, plan)
+    more = cut.redundant(plan)
     return {
         "count": cut.count,
         "along": list(cut.grid.counts),
         "balance": cut.balance,
         "exact": cut.is_exact,
-        "redundant": {"bytes": n_bytes, "seeks": seeks},
+        "redundant": {"bytes": more.n_bytes, "seeks": more.seeks},
         "memory": cut.memory,
         "seconds": {
             "longest": cut.longest,

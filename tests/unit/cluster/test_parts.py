@@ -71,7 +71,10 @@ def stop_after(n_blocks: int) -> Any:
         ("out.zarr", {"shards": (10, 14)}),
         ("out.ome.zarr", {"axes": "y,x"}),
         ("group.zarr/inner", {}),
+        ("out.n5", {}),
         ("out", {"format": "nifti"}),
+        ("out", {"format": "hdf5"}),
+        ("out", {"format": "tiff"}),
     ],
 )
 def test_parts_make_the_same_target_as_one_run(
