@@ -307,5 +307,5 @@ def test_a_copy_can_be_asked_for(array: NDArray[Any], tmp_path: Path) -> None:
     dask_io.resplit(source, tmp_path / "b.zarr", chunks=(4, 5, 6), strategy="copy")
     with pytest.raises(UsageError, match="differ in chunks, shards, codec"):
         dask_io.resplit(source, tmp_path / "c.zarr", chunks=(4, 5, 7), strategy="copy")
-    with pytest.raises(BudgetTooSmallError, match="use at least memory=16384"):
+    with pytest.raises(BudgetTooSmallError, match='use at least memory="16KiB"'):
         dask_io.resplit(source, tmp_path / "c.zarr", chunks=(4, 5, 6), memory=1000)

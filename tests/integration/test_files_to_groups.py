@@ -539,7 +539,9 @@ def test_all_arrays_are_explained(tmp_path: Path) -> None:
     together, explained = run(*all_of), run(*all_of, "--explain")
     told = json.loads(run(*all_of, "--explain", "--json"))
 
-    assert explained.startswith(f"{together.rstrip()}\n\narray tas: ")
+    plans, _, hint = together.rstrip().rpartition("\n")
+    assert hint == "--explain compares all strategies, and shows the details"
+    assert explained.startswith(f"{plans}\n\narray tas: ")
     alone, _, words = run(*one, "--explain").rpartition("\n\n")
     assert f"\n\narray tas: {alone}\n\narray " in explained
     assert explained.endswith(words)
