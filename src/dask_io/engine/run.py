@@ -138,7 +138,7 @@ class RunResult(Displayed):
         yield "seeks", f"{self.seeks.read:,} read, {self.seeks.write:,} write"
         yield "array data held", format_bytes(self.held)
         if self.peak_memory is not None:
-            yield "memory", format_bytes(self.peak_memory)
+            yield "process grew by", format_bytes(self.peak_memory)
         if self.n_bytes_scratch:
             yield "scratch files", format_bytes(self.n_bytes_scratch)
         yield "verified", "yes, read back and compared" if self.verified else "no"

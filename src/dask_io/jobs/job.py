@@ -207,7 +207,14 @@ class Job(Runnable):
         if identity is None:
             check_room([self])
             identity = Identity(self.source)
-        record = JobRecord.of(identity, target, consume=self.consume, gives_space=self.gives_space)
+        record = JobRecord.of(
+            identity,
+            target,
+            consume=self.consume,
+            gives_space=self.gives_space,
+            memory=self.plan.problem.budget,
+            max_rate=self.max_rate,
+        )
         consumption = Consumption(identity, target) if self.consume else None
         return Outlet(target, record.to_bytes(), consumption=consumption, identity=identity)
 
@@ -336,7 +343,12 @@ class JointJob(Runnable):
         by_window = take_identities(self.windows)
         identities = [by_window[window] for window in self.windows]
         records = describe_together(
-            identities, self.targets, self._places, gives_space=self.gives_space
+            identities,
+            self.targets,
+            self._places,
+            gives_space=self.gives_space,
+            memory=self.plan.budget,
+            max_rate=self.max_rate,
         )
         outlets = [
             Outlet(target, record.to_bytes(), identity=identity)

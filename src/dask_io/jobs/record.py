@@ -70,6 +70,10 @@ class JobRecord:
     """The parts in which several processes write the target; None if one process writes it."""
     command: str | None = None
     """The command that writes the parts, without the option for the part."""
+    memory: int | None = None
+    """The memory budget of the run, which is also that of a run that resumes it."""
+    max_rate: int | None = None
+    """The most bytes per second that the run moves; the same holds for a run that resumes it."""
 
     @classmethod
     def of(
@@ -79,15 +83,18 @@ class JobRecord:
         *,
         consume: bool = False,
         gives_space: bool = False,
+        memory: int | None = None,
+        max_rate: int | None = None,
     ) -> JobRecord:
         """Describe a run that is about to begin."""
-        return cls.describe(
+        described = cls.describe(
             identity.source,
             target,
             identity=identity.total,
             consume=consume,
             gives_space=gives_space,
         )
+        return replace(described, memory=memory, max_rate=max_rate)
 
     @classmethod
     def describe(
@@ -132,6 +139,8 @@ class JobRecord:
             "others": {path: other.to_json() for path, other in self.others.items()},
             "parts": self.parts and [axis.runs for axis in self.parts.axes],
             "command": self.command,
+            "memory": self.memory,
+            "max_rate": self.max_rate,
         }
 
     @classmethod
@@ -191,6 +200,7 @@ class JobRecord:
             job.get("gives_space") is True,
             parts,
             None if job.get("command") is None else read_field(job, "command", str),
+            *(_read_limit(job, name) for name in ("memory", "max_rate")),
         )
 
     def open_source(
@@ -241,6 +251,14 @@ class JobRecord:
         return whole if self.region is None else SourceView(whole, self.region)
 
 
+def _read_limit(job: Mapping[str, Any], name: str) -> int | None:
+    """Return a limit of a run; None if it had none, or an older version wrote the journal."""
+    limit = None if job.get(name) is None else read_field(job, name, int)
+    if limit is not None and limit < 1:
+        raise ValueError(f"{name} is {limit}")
+    return limit
+
+
 def refuse_changed(journal: Location, source: str) -> None:
     """Refuse to resume a run during which the source changed, even if it has been restored.
 
@@ -262,6 +280,8 @@ def describe_together(
     places: Sequence[Location],
     *,
     gives_space: bool = False,
+    memory: int | None = None,
+    max_rate: int | None = None,
 ) -> list[JobRecord]:
     """Describe a job with several targets at these places; the first is the leading target.
 
@@ -269,7 +289,8 @@ def describe_together(
     leading target. The whole job is therefore durable as soon as the leading target has its
     journal, and can be found from each of its targets.
     """
-    first, *rest = map(partial(JobRecord.of, gives_space=gives_space), sources, targets)
+    describe = partial(JobRecord.of, gives_space=gives_space, memory=memory, max_rate=max_rate)
+    first, *rest = map(describe, sources, targets)
     job_id, at = secrets.token_hex(8), places[0]
     others = {
         way_to(place, at): replace(record, job_id=job_id, leader=way_to(at, place))

@@ -41,7 +41,11 @@ def plan_array_resumes(place: Location, settings: Settings) -> Iterator[Job | Co
 
 
 def plan_recorded(place: Location, record: JobRecord, settings: Settings) -> Job | Complete:
-    """Plan how to complete a target, given its record from its own journal or another's."""
+    """Plan how to complete a target, given its record from its own journal or another's.
+
+    The limits of the first run hold, unless the settings have others.
+    """
+    settings = settings.limited_by(record.memory, record.max_rate)
     journal = journal_at(place)
     if journal is None:
         return _plan_not_begun(place, record, settings)

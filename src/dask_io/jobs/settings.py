@@ -5,7 +5,7 @@ Each verb resolves its options once, with Dask's configuration. All other code t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dask_io.codecs.cores import usable_cores
@@ -169,6 +169,8 @@ class ResumeOptions(TypedDict, total=False):
 
     Attributes
     ----------
+    memory, max_rate
+        As in `Options`. By default, those of the first run.
     source
         New place of the source, if it has been moved.
     consume
@@ -198,6 +200,8 @@ class Settings:
     """
 
     memory: int
+    gives_memory: bool = True
+    """Whether the user chose `memory`; otherwise it is half of what is available."""
     strategy: str = "auto"
     objective: Objective = Objective.TIME
     device: str | None = None
@@ -328,6 +332,18 @@ class Settings:
             if self._is_asked(name):
                 raise for_one_array(name.replace("_", "-"), example)
 
+    def limited_by(self, memory: int | None, max_rate: int | None) -> Settings:
+        """Return these settings with the limits of an earlier run, where the user gave none.
+
+        A budget that this machine no longer has is not taken over.
+        """
+        limits: dict[str, Any] = {}
+        if memory is not None and not self.gives_memory and memory <= available_memory():
+            limits["memory"] = memory
+        if max_rate is not None and self.max_rate is None:
+            limits["max_rate"] = max_rate
+        return replace(self, **limits)
+
     def refuse_for_several_targets(self) -> None:
         """Refuse settings that work for one target only.
 
@@ -360,7 +376,7 @@ def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptio
         if name in given:
             given[name] = parse(given[name])
     if "memory" not in given:
-        given["memory"] = max(1, available_memory() // 2)
+        given |= {"memory": max(1, available_memory() // 2), "gives_memory": False}
     return Settings(**given)
 
 

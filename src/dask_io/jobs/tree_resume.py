@@ -118,8 +118,10 @@ def plan_tree_again(journal: Location, target: Path, settings: Settings) -> Seri
     tree = open_source_of(record, settings)
     refuse_changed(journal, tree.place)
     refuse_changed_tree(tree, record, "has changed since the run began")
+    first = next(map(record.job_of, record.arrays), None)
+    limited = settings if first is None else settings.limited_by(first.memory, first.max_rate)
     chosen = replace(
-        settings,
+        limited,
         codec=record.codec,
         write_empty=record.write_empty,
         durability=record.durability,

@@ -90,13 +90,17 @@ def counts_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
         ("seeks, read", f"{plan.seeks.read:,}", f"{result.seeks.read:,}"),
         ("seeks, write", f"{plan.seeks.write:,}", f"{result.seeks.write:,}"),
         ("data held", format_bytes(plan.held_bytes), format_bytes(result.held)),
-        ("memory of the process", format_bytes(plan.peak_bytes), peak),
+        ("data and buffers", format_bytes(plan.peak_bytes), "not more"),
+        ("growth of the process", "", peak),
     ]
     return table(rows)
 
 
 def _costs(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
-    """Describe how often blocks were visited, and the memory."""
+    """Describe how often blocks were visited, and the memory.
+
+    The budget limits data and buffers. The process also grows by what Python and libraries take.
+    """
     seeks = f"{result.seeks.read:,} read and {count(result.seeks.write, 'write seek')}"
     if result.blocks_skipped:
         # The plan also covers what an earlier run has written.
@@ -110,8 +114,8 @@ def _costs(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
         scratch = f"; {format_bytes(result.n_bytes_scratch)} passed through scratch files"
     peak = ""
     if result.peak_memory is not None:
-        predicted = format_bytes(plan.peak_bytes)
-        peak = f"; {format_bytes(result.peak_memory)} of memory ({predicted} predicted)"
+        grown, buffers = format_bytes(result.peak_memory), format_bytes(plan.peak_bytes)
+        peak = f"; the process grew by {grown} ({buffers} for data and buffers)"
     return f"{seeks}{how}{scratch}{peak}"
 
 

@@ -118,7 +118,8 @@ function drawRun() {
     ["seeks to read", number(data.seeks.read), number(run.seeks.read)],
     ["seeks to write", number(data.seeks.write), number(run.seeks.write)],
     ["array data in memory", bytes(data.memory.held), bytes(run.held)],
-    ["memory of the process", bytes(data.memory.peak), run.peak_memory === null ? "unknown" : bytes(run.peak_memory)],
+    ["data and buffers in memory", bytes(data.memory.peak), "not more"],
+    ["growth of the process", "", run.peak_memory === null ? "unknown" : bytes(run.peak_memory)],
   ];
   find("run-table").replaceChildren(...rows.map((row, at) => {
     const line = element("tr");

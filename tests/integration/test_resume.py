@@ -1,0 +1,79 @@
+"""A run that is resumed keeps the limits of the first run."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import dask_io
+from dask_io import api
+from dask_io.errors import InterruptedRunError
+from dask_io.jobs.job import Job, JointJob
+
+LIMITS: dict[str, Any] = {"memory": 2_000_000, "max_rate": "1GB"}
+
+
+def stop(_: dask_io.Progress) -> None:
+    """Interrupt a run at its first message."""
+    raise KeyboardInterrupt
+
+
+def limits(place: Path, **options: Any) -> tuple[int, int | None]:
+    """Return the budget and the rate with which a target is resumed, and complete it."""
+    found = set()
+    for job in api.plan_resumes(place, **options):
+        if isinstance(job, Job | JointJob):
+            found.add((job.plan.problem.budget, job.max_rate))
+        job.execute()
+    ((memory, rate),) = found
+    return memory, rate
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A small array."""
+    np.save(tmp_path / "a.npy", np.arange(4096, dtype="u2").reshape(16, 16, 16))
+    return tmp_path / "a.npy"
+
+
+def test_limits_of_the_first_run_hold(source: Path, tmp_path: Path) -> None:
+    """Without `memory` and `max_rate`, a resumed run has those of the first run."""
+    target = tmp_path / "out"
+    for options, expected in (
+        ({}, (2_000_000, 10**9)),
+        ({"memory": 3_000_000}, (3_000_000, 10**9)),
+        ({"max_rate": "2GB"}, (2_000_000, 2 * 10**9)),
+    ):
+        with pytest.raises(InterruptedRunError):
+            dask_io.resplit(
+                source, target, chunks=5, progress=stop, overwrite=True, workers=1, **LIMITS
+            )
+
+        assert limits(target, **options) == expected
+
+
+def test_a_budget_that_the_machine_lacks_is_not_taken_over(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with less memory, a resumed run has the default budget."""
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(source, tmp_path / "out", chunks=5, progress=stop, workers=1, **LIMITS)
+    monkeypatch.setattr("dask_io.jobs.settings.available_memory", lambda: 1_600_000)
+
+    assert limits(tmp_path / "out") == (800_000, 10**9)
+
+
+def test_limits_hold_for_all_arrays_of_a_group(tmp_path: Path) -> None:
+    """Each array of a group has the limits of the run that began."""
+    group = zarr.create_group(tmp_path / "a.zarr")
+    for name in "ab":
+        made = group.create_array(name, shape=(60, 60), chunks=(10, 10), dtype="u2")
+        made[:] = 1
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(
+            tmp_path / "a.zarr", tmp_path / "b.zarr", chunks=20, progress=stop, workers=1, **LIMITS
+        )
+
+    assert limits(tmp_path / "b.zarr") == (2_000_000, 10**9)
