@@ -56,8 +56,10 @@ def test_a_run_is_told_in_two_lines() -> None:
 
     assert told.splitlines() == [
         "wrote 8 blocks, 288 B, in 2.00 s (0.0 MB/s)",
-        "9 read and 8 write seeks, as predicted; the process grew by 2.00 KiB "
-        "(288 B for data and buffers)",
+        (
+            "9 read and 8 write seeks, as predicted; the process grew by 2.00 KiB "
+            "(288 B for data and buffers)"
+        ),
     ]
     assert "; verified" in text.run_text(PLAN, replace(RESULT, verified=True))
     unknown = text.run_text(PLAN, replace(RESULT, peak_memory=None))
