@@ -12,6 +12,8 @@ NOTICES = (
     "dask-io: continues a run: ",
     "dask-io: takes ",
     "dask-io: in the region, ",
+    "dask-io: other programs show the image ",
+    "dask-io: the axis named ",
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dask_io
-from tests.commands import fail
+from tests.commands import fail, invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,3 +73,37 @@ def test_a_series_of_volumes_is_refused(tmp_path: Path) -> None:
     line = fail(*command, "--format", "ome-zarr", code=2)
 
     assert "time comes first, then channel, then space" in line
+
+
+@pytest.mark.parametrize(
+    ("steps", "names", "lines", "not_kept"),
+    [
+        (
+            (-2, 2, 2),
+            "x,y,z",
+            ["other programs show the image mirrored or rotated", "that x points to left"],
+            ("orientation_for_other_readers",),
+        ),
+        ((2, 2, 2), "x,y,z", [], ("directions_for_other_readers",)),
+        (
+            (2, 2, 2),
+            "z,y,x",
+            ["the axis named z points to right"],
+            ("directions_for_other_readers",),
+        ),
+    ],
+)
+def test_what_other_programs_do_not_see_is_reported(
+    steps: tuple[int, ...], names: str, lines: list[str], not_kept: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A mirrored image, and names that contradict directions, before anything is written."""
+    nib.save(nib.Nifti1Image(np.zeros((4, 5, 6), "f4"), np.diag([*steps, 1])), tmp_path / "a.nii")
+
+    command = ("resplit", tmp_path / "a.nii", tmp_path / "b.ome.zarr", "--chunks", "2")
+    said = invoke(*command, "--axes", names).stderr
+
+    assert all(line in said for line in lines)
+    assert ("other programs show" in said) == ("other programs show" in "".join(lines))
+    assert ("points to" in said) == bool(lines)
+    done = dask_io.resplit(tmp_path / "a.nii", tmp_path / "c.ome.zarr", chunks=2)
+    assert done.not_kept == not_kept

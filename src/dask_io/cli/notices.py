@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dask_io.engine.run import Progress
     from dask_io.report.progress import Watch
     from dask_io.report.summary import Move
+    from dask_io.stores.store import Target
 
     AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob | OnePart | ProcessJob
 
@@ -32,11 +33,7 @@ def _notices(job: AnyJob) -> Iterator[str]:
 
     if job.inferred:
         yield f"file names are taken as {job.inferred}"
-    if job.inferred_axes:
-        yield explain_axes(job)
-    if job.resolved:
-        yield f"in the region, {job.resolved}"
-    yield from _unspecified_codecs(job)
+    yield from remarks(job)
     if (move := _move_of(job)) is not None:
         # The plan of parts is that of one process, which does not take the time of all.
         is_alone = _single(job) is None or _single(job) is job
@@ -58,17 +55,40 @@ def show_progress(
         yield update
 
 
-def explain_axes(job: AnyJob) -> str:
-    """Explain which names the axes get."""
-    return f"axes are taken as {job.inferred_axes}; give other names with --axes"
+def remarks(job: AnyJob) -> Iterator[str]:
+    """Yield what the user should know about the axes, the region and the codec of a target."""
+    if job.inferred_axes:
+        yield f"axes are taken as {job.inferred_axes}; give other names with --axes"
+    yield from _hidden_orientation(job)
+    if job.resolved:
+        yield f"in the region, {job.resolved}"
+    yield from _unspecified_codecs(job)
+
+
+def _hidden_orientation(job: AnyJob) -> Iterator[str]:
+    """Yield lines if other readers will show an image mirrored or rotated, or misname its axes."""
+    from dask_io.stores.orientation import explain_hidden, find_misnamed  # noqa: PLC0415
+    from dask_io.stores.spec import SPACE  # noqa: PLC0415  # loaded on use, as above
+
+    target = _target_of(job)
+    space = None if target is None else target.metadata.get(SPACE)
+    if target is None or space is None or not target.metadata.get("hidden"):
+        return
+    if found := explain_hidden(space):
+        yield (
+            "other programs show the image mirrored or rotated, because only Dask IO reads from "
+            f"{target.format} that {found}"
+        )
+    if misnamed := find_misnamed(space):
+        name, way = misnamed
+        yield f"the axis named {name} points to {way}, because names do not re-order axes"
 
 
 def _unspecified_codecs(job: AnyJob) -> Iterator[str]:
     """Yield a line if other readers of Zarr may not know a codec."""
     from dask_io.codecs.zarr3 import find_unspecified  # noqa: PLC0415  # loaded on use
 
-    one = _single(job)
-    target = None if one is None else one.target
+    target = _target_of(job)
     if target is None or target.metadata.get("zarr_format") != _NEWEST_ZARR:
         return
     if found := find_unspecified(target.metadata.get("codecs", ()), target.dtype):
@@ -81,9 +101,13 @@ def _unspecified_codecs(job: AnyJob) -> Iterator[str]:
 
 def unit_of(job: AnyJob) -> str:
     """Return what the target of a job is written in."""
-    one = _single(job)
-    target = None if one is None else one.target
+    target = _target_of(job)
     return "shard" if target is not None and target.metadata.get("shards") else "block"
+
+
+def _target_of(job: AnyJob) -> Target | None:
+    one = _single(job)
+    return None if one is None else one.target
 
 
 def _single(job: AnyJob) -> Job | None:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 import dask_io
 from dask_io.cli import options, reporting, sharing
 from dask_io.cli.group import Verbs, one_line, say, show, show_json
-from dask_io.cli.notices import explain_axes, say_first, show_progress, unit_of
+from dask_io.cli.notices import remarks, say_first, show_progress, unit_of
 from dask_io.errors import DaskIOWarning
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def plan(
     else:
         job = _plan_with_data(src, dst, given)
         found, device, inferred = job.plan, job.device, job.inferred
-        if job.resolved and not as_json:
-            say(f"dask-io: in the region, {one_line(job.resolved)}")
+        if not as_json:
+            _say_remarks(job)
     if parts is not None:
         if explain:
             raise click.UsageError("--explain and --parts cannot both be given")
@@ -589,10 +589,8 @@ def _show_or_run(
 
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
-        if job.inferred_axes and not quiet and not as_json:
-            say(f"dask-io: {one_line(explain_axes(job))}")
-        if job.resolved and not quiet and not as_json:
-            say(f"dask-io: in the region, {one_line(job.resolved)}")
+        if not quiet and not as_json:
+            _say_remarks(job)
         if isinstance(job, (OnePart, ProcessJob)):
             sharing.show_shared_plan(job, dst, as_json=as_json)
         else:
@@ -605,6 +603,11 @@ def _show_or_run(
     else:
         _show_results([finished], dst, given)
     reporting.write_run_report([finished])
+
+
+def _say_remarks(job: AnyJob) -> None:
+    for line in remarks(job):
+        say(f"dask-io: {one_line(line)}")
 
 
 def _show_parts(

@@ -60,16 +60,6 @@ def _along(column: Sequence[float], origin: Sequence[float]) -> float:
     return sum(step * at for step, at in used) / length if length else 0.0
 
 
-def hides_orientation(space: Space | None) -> bool:
-    """Tell whether only Dask IO can read how an array lies in the world."""
-    affine = None if space is None else space.affine
-    if affine is None:
-        return False
-    columns = zip(*affine.matrix, strict=True)
-    is_straight = affine.rows_of_axes is not None and all(min(each) >= 0 for each in columns)
-    return bool(affine.coordinates) or not is_straight
-
-
 def space_in(metadata: Mapping[str, Any], n_axes: int) -> Space:
     """Return the space in the metadata of a source, with the names of its dimensions."""
     space = metadata.get("space") or Space.unknown(n_axes)

@@ -20,10 +20,11 @@ from dask_io.errors import UsageError
 from dask_io.formats.n5.attributes import read_space, write_space
 from dask_io.formats.n5.compression import choose_compression, codec_maker, read_compression
 from dask_io.geometry import Grid, Layout
-from dask_io.stores.axis_scales import hides_orientation, space_in
+from dask_io.stores.axis_scales import space_in
 from dask_io.stores.header_parsing import dtype_name
 from dask_io.stores.json_documents import parse_json
 from dask_io.stores.kept_headers import HEADERS, headers_in
+from dask_io.stores.orientation import hidden_from_others
 from dask_io.stores.own_attribute import KEY, own_value, read_own
 from dask_io.stores.space import includes
 from dask_io.stores.spec import SPACE, ArraySpec
@@ -218,7 +219,7 @@ def _take_space(
     # Another tool may have changed the attributes since.
     if exact is not None and read_space(write_space(exact), n_axes)[0] == space:
         space = exact
-        hidden = ("orientation_for_other_readers",) if hides_orientation(exact) else ()
+        hidden = hidden_from_others(exact)
     for key in used:
         del attributes[key]
     return space, headers, hidden

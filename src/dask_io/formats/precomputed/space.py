@@ -13,8 +13,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
-from dask_io.stores.axis_scales import AxisScales, hides_orientation, read_floats, space_in
+from dask_io.stores.axis_scales import AxisScales, read_floats, space_in
 from dask_io.stores.kept_headers import HEADERS, headers_in
+from dask_io.stores.orientation import ORIENTATION, hidden_from_others
 from dask_io.stores.own_attribute import KEY, own_value, read_own
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, is_close
 from dask_io.stores.spec import SPACE
@@ -101,8 +102,7 @@ def read_space(
         is_valid = axes is not None and ("c" in axes or n_channels == 1)
         # Another program may have changed the volume since.
         if axes is not None and is_valid and _is_same(Position.of(exact, axes), position):
-            hidden = ("orientation_for_other_readers",) if _hides(exact, position, axes) else ()
-            return exact, axes, headers, hidden
+            return exact, axes, headers, _hidden(exact, position, axes)
     return position.space(usual), usual, {}, ()
 
 
@@ -111,10 +111,10 @@ def _is_same(one: Position, other: Position) -> bool:
     return one.offset == other.offset and all(abs(a - b) <= 1e-9 * b for a, b in pairs)
 
 
-def _hides(exact: Space, position: Position, axes: str) -> bool:
+def _hidden(exact: Space, position: Position, axes: str) -> tuple[str, ...]:
     if exact.affine is None:
-        return False
-    return hides_orientation(exact) or not _is_seen(exact, position, axes)
+        return ()
+    return hidden_from_others(exact) if _is_seen(exact, position, axes) else (ORIENTATION,)
 
 
 def _is_seen(exact: Space, position: Position, axes: str) -> bool:

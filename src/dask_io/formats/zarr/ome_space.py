@@ -234,16 +234,6 @@ def space_of(metadata: Mapping[str, Any], n_axes: int) -> Space:
     return Space(tuple(axes), space.affine)
 
 
-def hides_orientation(space: Space) -> bool:
-    """Tell whether only Dask IO can read how an image lies in the world."""
-    affine = space.affine
-    if affine is None:
-        return False
-    columns = zip(*affine.matrix, strict=True)
-    is_straight = affine.rows_of_axes is not None and all(min(each) >= 0 for each in columns)
-    return bool(affine.coordinates) or not is_straight
-
-
 def read_level(attributes: Mapping[str, Any], path: str, n_axes: int) -> Level | None:
     """Return the metadata of one array of an image group, None if the group has none for it.
 

@@ -26,7 +26,6 @@ from dask_io.formats.zarr.group import DOCUMENTS, Group, join
 from dask_io.formats.zarr.ome import check_images
 from dask_io.formats.zarr.ome_space import (
     LEVEL,
-    hides_orientation,
     image_attributes,
     read_level,
     space_of,
@@ -42,6 +41,7 @@ from dask_io.storage.own_names import JOURNAL, whole_name
 from dask_io.stores.chunk_files import refuse_foreign
 from dask_io.stores.json_documents import parse_json
 from dask_io.stores.kept_headers import HEADERS
+from dask_io.stores.orientation import hidden_from_others
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class ImageTarget(ZarrTarget):
         level = read_level(attributes_of(self._group), LEVEL, len(self.grid.axes))
         if level is None:
             return super().metadata
-        hidden = ("orientation_for_other_readers",) if hides_orientation(level.space) else ()
+        hidden = hidden_from_others(level.space)
         added = {SPACE: level.space, **level.headers, "hidden": hidden}
         return MappingProxyType({**super().metadata, **added})
 

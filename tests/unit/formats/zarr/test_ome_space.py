@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dask_io.errors import UsageError
 from dask_io.formats.zarr.ome_space import (
-    hides_orientation,
     image_attributes,
     make_image,
     only_level,
     read_level,
 )
+from dask_io.stores.orientation import ORIENTATION, hidden_from_others
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, crop, includes
 
 STEPS = st.floats(1e-3, 1e3)
@@ -82,7 +82,7 @@ def test_other_readers_see_steps_and_relative_positions(space: Space, data: st.D
 
     assert whole.scale == part.scale
     assert all(n > 0 for n in whole.scale)
-    if space.affine is not None and not hides_orientation(space):
+    if space.affine is not None and not hidden_from_others(space):
         for n, start in enumerate(starts):
             expected = whole.translation[n] + start * whole.scale[n]
             assert part.translation[n] == pytest.approx(expected, rel=1e-9, abs=1e-6)
@@ -96,8 +96,8 @@ def test_an_exact_space_is_kept_only_if_it_is_needed() -> None:
     assert image_attributes({"space": straight}, 3, "a", 3).keys() == {"ome"}
     made = image_attributes({"space": oblique}, 3, "a", 3)
     assert Space.from_json(made["dask_io"]["space"]) == oblique
-    assert hides_orientation(oblique)
-    assert not hides_orientation(straight)
+    assert hidden_from_others(oblique) == (ORIENTATION,)
+    assert not hidden_from_others(straight)
 
 
 def test_changes_by_other_tools_win() -> None:
