@@ -200,7 +200,7 @@ class JobRecord:
             job.get("gives_space") is True,
             parts,
             None if job.get("command") is None else read_field(job, "command", str),
-            *(_read_limit(job, name) for name in ("memory", "max_rate")),
+            *read_limits(job),
         )
 
     def open_source(
@@ -251,8 +251,12 @@ class JobRecord:
         return whole if self.region is None else SourceView(whole, self.region)
 
 
+def read_limits(job: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the memory and the rate of a run; None where an earlier version wrote the journal."""
+    return _read_limit(job, "memory"), _read_limit(job, "max_rate")
+
+
 def _read_limit(job: Mapping[str, Any], name: str) -> int | None:
-    """Return a limit of a run; None if it had none, or an older version wrote the journal."""
     limit = None if job.get(name) is None else read_field(job, name, int)
     if limit is not None and limit < 1:
         raise ValueError(f"{name} is {limit}")

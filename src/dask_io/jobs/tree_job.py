@@ -63,12 +63,7 @@ class TreeOutput:
         check_room(jobs.values(), find_replaced(self.place))
         self._identities = take_identities(job.source for job in jobs.values())
         arrays = {
-            name: JobRecord.of(
-                self._identities[job.source],
-                job.named_target,
-                memory=job.plan.problem.budget,
-                max_rate=job.max_rate,
-            ).to_json()
+            name: JobRecord.of(self._identities[job.source], job.named_target).to_json()
             for name, job in jobs.items()
         }
         self.record = replace(self.record, arrays=arrays, copies=self.target.digests())

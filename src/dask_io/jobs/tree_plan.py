@@ -269,6 +269,8 @@ def plan_into(
         write_empty=settings.write_empty,
         bounds=tree.bounds,
         selected=tree.selected,
+        memory=settings.memory,
+        max_rate=settings.max_rate,
     )
     return _make_series(tree, TreeOutput(place, converted, target, record), jobs, settings)
 

@@ -10,7 +10,7 @@ from dask_io.errors import DataError
 from dask_io.formats.registry import load_format
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
 from dask_io.hierarchy.tree import checked_path
-from dask_io.jobs.record import START_AGAIN, TREE, JobRecord
+from dask_io.jobs.record import START_AGAIN, TREE, JobRecord, read_limits
 from dask_io.journal.journal import VERSION, is_sealed, read_field, read_job
 from dask_io.storage.medium import Durability
 
@@ -56,6 +56,9 @@ class TreeRecord:
         The jobs of arrays that are written in blocks, as `JobRecord.to_json` returns them.
     copies
         Checksums of the arrays that are copied verbatim.
+    memory, max_rate
+        The limits of the run, which also hold for a run that resumes it; None in records of
+        earlier versions.
     """
 
     source: str
@@ -72,6 +75,8 @@ class TreeRecord:
     copies: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     selected: str = ""
+    memory: int | None = None
+    max_rate: int | None = None
 
     def to_bytes(self) -> bytes:
         """Return the record as the job of a journal."""
@@ -121,6 +126,7 @@ class TreeRecord:
             # Earlier versions moved groups and files as a whole.
             {name: (int(low), int(high)) for name, (low, high) in tree.get("bounds", {}).items()},
             str(tree.get("selected", "")),
+            *read_limits(tree),
         )
 
     @property

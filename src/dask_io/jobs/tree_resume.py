@@ -64,10 +64,11 @@ def _plan_rest(
     )
     target.resume()
     try:
+        limited = settings.limited_by(record.memory, record.max_rate)
         for name in record.arrays:
-            chosen = settings
+            chosen = limited
             if settings.source is not None:
-                chosen = replace(settings, source=place_in(tree.format, tree.place, name))
+                chosen = replace(limited, source=place_in(tree.format, tree.place, name))
             job = plan_recorded(place / name, record.job_of(name), chosen)
             if isinstance(job, Job):
                 yield replace(job, member=True)
@@ -118,10 +119,8 @@ def plan_tree_again(journal: Location, target: Path, settings: Settings) -> Seri
     tree = open_source_of(record, settings)
     refuse_changed(journal, tree.place)
     refuse_changed_tree(tree, record, "has changed since the run began")
-    first = next(map(record.job_of, record.arrays), None)
-    limited = settings if first is None else settings.limited_by(first.memory, first.max_rate)
     chosen = replace(
-        limited,
+        settings.limited_by(record.memory, record.max_rate),
         codec=record.codec,
         write_empty=record.write_empty,
         durability=record.durability,
