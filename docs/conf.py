@@ -33,6 +33,8 @@ copybutton_prompt_is_regexp = True
 html_theme = "pydata_sphinx_theme"
 html_title = "Dask IO"
 html_show_sourcelink = False
+templates_path = ["_templates"]
+html_sidebars = {"**": ["pages"]}
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
 
 # Two dashes begin an option.
