@@ -25,11 +25,15 @@ BUDGETS ?= 256MiB,1GiB,4GiB
 WORKLOADS ?= a,b,c,d,e,f,g
 REPEATS ?= 3
 BENCH_ARGS ?=
+# The commit, or folder, that `make bench` compares with, instead of the one that it finds.
+BASE ?=
+# The interpreters on which a release is tested, separated by commas.
+PYTHONS ?= $(PYTHON)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz release bench-engine bench-budgets bench-graph bench-zarr bench-hdf5 bench-climate bench-copies bench-volumes bench-slices bench-cluster bench-processes experiments format docs house report-picture lock env dev clean walk
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz release bench bench-engine bench-budgets bench-graph bench-zarr bench-hdf5 bench-climate bench-copies bench-volumes bench-slices bench-cluster bench-processes experiments format docs house report-picture lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,11 +66,15 @@ slow: dev ## Run the long versions of the tests
 fuzz: dev ## Search for files that crash their readers: SUBJECT (see tests/fuzz), for SECONDS
 	$(DEV)/bin/python -m tests.fuzz $(SUBJECT) -max_total_time=$(SECONDS)
 
-release: dev ## Build dist/, and test the wheel without the source, and each extra alone
+release: dev ## Build dist/, and test the sdist, the wheel and each extra alone, on PYTHONS
 	rm -rf dist
 	$(DEV)/bin/hatchling build
-	$(DEV)/bin/python -m tests.release
-	@echo "To publish, upload dist/ to the package index, and tag the commit."
+	$(DEV)/bin/python -m tests.release --pythons $(PYTHONS)
+	$(DEV)/bin/towncrier build --draft > dist/.changes.md
+	@echo "dist/ can be published; dist/.changes.md is the entry for the changelog. See CONTRIBUTING.md."
+
+bench: dev ## Compare with an earlier commit: what is slower, what makes other seeks; BASE, REPEATS
+	$(DEV)/bin/python -m benchmarks.compare $(if $(BASE),--base $(BASE)) --repeats $(REPEATS) $(BENCH_ARGS)
 
 bench-engine: dev ## Compare the engine with `cp -r`, the floor and memory maps; takes a few minutes per workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)

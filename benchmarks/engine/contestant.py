@@ -14,7 +14,7 @@ import random
 import sys
 import time
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, product
 from pathlib import Path
 from threading import Lock, Thread
@@ -24,6 +24,7 @@ import numpy as np
 
 from dask_io import api
 from dask_io.engine.machine import ResidentMeter
+from dask_io.planning import plan_to_json
 from dask_io.report.jsonable import run_to_json
 
 if TYPE_CHECKING:
@@ -38,12 +39,42 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, Any]]:
     """Prepare to resplit. The memory after `dask-io info` is the baseline."""
     api.info(source)
+    return _run(partial(api.plan, source, target, **options))
+
+
+def resplit_group(source: str, target: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    """Prepare to resplit all arrays of a group."""
+    api.info_group(source)
+    return _run(partial(api.plan, source, target, **options))
+
+
+def extract(source: str, target: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    """Prepare to extract regions."""
+    api.info(source)
+    return _run(partial(api.plan_extract, source, target, **options))
+
+
+def _run(plan: Callable[[], Any]) -> Callable[[], dict[str, Any]]:
+    """Return how to plan and run a job, with what it reports and the memory that it took."""
 
     def run() -> dict[str, Any]:
         meter = ResidentMeter()
-        job = api.plan(source, target, **options)
+        job = plan()
         found = run_to_json(job.plan, job.run())
         return {**found, "resident_growth": meter.growth() or 0, "workers": job.workers}
+
+    return run
+
+
+def plan_shape(
+    shape: list[int], dtype: str, before: int, after: int, **options: Any
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to plan for an array that does not exist."""
+
+    def run() -> dict[str, Any]:
+        meter = ResidentMeter()
+        plan = plan_to_json(api.plan_shape(shape, dtype, before, after, **options))
+        return {"plan": plan, "resident_growth": meter.growth() or 0}
 
     return run
 
@@ -283,6 +314,9 @@ def _npy(folder: str, index: tuple[int, ...]) -> Path:
 
 _CONTESTANTS: dict[str, Callable[..., Callable[[], dict[str, Any]]]] = {
     "resplit": resplit,
+    "resplit_group": resplit_group,
+    "extract": extract,
+    "plan_shape": plan_shape,
     "floor": floor,
     "h5py": h5py_loop,
     "nibabel": nibabel_save,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _CONTESTANT = Path(__file__).with_name("contestant.py")
 # A timing is disturbed if others used more than this part of a core.
@@ -62,10 +62,26 @@ def copy(source: Path, target: Path, prepare: Callable[[], object]) -> Timing:
     return _time(command, prepare, waits=False)
 
 
-def run_contestant(kind: str, prepare: Callable[[], object], **arguments: Any) -> Timing:
-    """Time a contestant from the moment it is ready, without its start and imports."""
+def run_dask_io(
+    words: Sequence[str], prepare: Callable[[], object], *, tree: Path | None = None
+) -> Timing:
+    """Time a command of Dask IO, its start and imports included.
+
+    `tree` is a folder whose ``src`` is used instead of the package that is installed.
+    """
+    command = [sys.executable, "-m", "dask_io.cli", *words]
+    return _time(command, prepare, waits=False, tree=tree)
+
+
+def run_contestant(
+    kind: str, prepare: Callable[[], object], *, tree: Path | None = None, **arguments: Any
+) -> Timing:
+    """Time a contestant from the moment it is ready, without its start and imports.
+
+    `tree` is as for `run_dask_io`.
+    """
     command = [sys.executable, str(_CONTESTANT), kind, json.dumps(arguments)]
-    return _time(command, prepare, waits=True)
+    return _time(command, prepare, waits=True, tree=tree)
 
 
 def remove(path: Path) -> None:
@@ -91,13 +107,21 @@ def discard(path: Path, aside: Path) -> None:
             os.truncate(file, 0)
 
 
-def _time(command: list[str], prepare: Callable[[], object], *, waits: bool) -> Timing:
+def _time(
+    command: list[str], prepare: Callable[[], object], *, waits: bool, tree: Path | None = None
+) -> Timing:
+    path = {} if tree is None else {"PYTHONPATH": str(tree.resolve() / "src")}
     cpu_before, busy_before = _cpu_of_children(), 0.0
     if not waits:
         prepare()
     start, busy_before = time.perf_counter(), _cpu_of_all()
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, **path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     with process:
         try:

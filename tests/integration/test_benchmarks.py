@@ -7,12 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import budgets, copies, processes, slices, volumes
+from benchmarks import (
+    budgets,
+    copies,
+    processes,
+    slices,
+    small_blocks,
+    study_planning_time,
+    volumes,
+)
 from benchmarks.cluster import simulate
+from benchmarks.compare import __main__ as compare
+from benchmarks.compare import trees
+from benchmarks.compare.results import Round, Row
+from benchmarks.compare.workloads import WORKLOADS as COMPARED
+from benchmarks.engine.measuring import Timing
 from benchmarks.experiments.__main__ import EXPERIMENTS
 from benchmarks.experiments.__main__ import main as run_experiments
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_every_benchmark_runs_here() -> None:
+    """No benchmark is left out of this file."""
+    here = Path(__file__).read_text(encoding="utf-8")
+    scripts = {path.stem for path in ROOT.glob("benchmarks/*.py")}
+    packages = {path.parent.name for path in ROOT.glob("benchmarks/*/__main__.py")}
+    calls = ("benchmarks.{}", "benchmarks/{}.py", "{}.main(", "{}.lines(")
+
+    assert {"zarr", "engine"} <= scripts | packages
+    for name in scripts | packages:
+        assert any(f"{call.format(name)}" in here for call in calls), name
 
 
 def run_engine_benchmark(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -239,6 +264,161 @@ def test_budgets_benchmark_compares_neighbours(
     ]
     assert ["to" in line for line in lines] == [False, True] * 2
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "workloads",
+    ["zarr-zstd,npy-u1", pytest.param(",".join(small_blocks.WORKLOADS), marks=pytest.mark.slow)],
+)
+def test_small_blocks_benchmark_compares_with_peers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workloads: str
+) -> None:
+    """Each workload has our row and that of its peer, with a ratio."""
+    tiny = ("--size", "1MiB", "--repeats", "1", "--warm", "--dir", str(tmp_path))
+
+    small_blocks.main([*tiny, "--workloads", workloads, "--only", "ours,tensorstore,memmap"])
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [line[:2] for line in lines] == [
+        [workload, contestant]
+        for workload in workloads.split(",")
+        for contestant in ("ours", "memmap" if workload == "npy-u1" else "tensorstore")
+    ]
+    assert ["to" in line for line in lines] == [False, True] * (len(lines) // 2)
+    assert not any(tmp_path.iterdir())
+
+
+def test_planning_study_measures_every_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a line for each problem and number of blocks."""
+    monkeypatch.setattr(study_planning_time, "COUNTS", (5, 10))
+
+    head, *lines = study_planning_time.lines()
+
+    assert head.split()[0] == "problem"
+    assert len(lines) == 2 * len(study_planning_time.CASES)
+
+
+@pytest.mark.parametrize(
+    "workloads",
+    [
+        "split,extract,group,plan",
+        pytest.param(",".join(COMPARED), marks=pytest.mark.slow),
+    ],
+)
+def test_comparison_of_a_tree_with_itself_finds_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workloads: str
+) -> None:
+    """Both trees make the same seeks, move the same bytes, and leave nothing behind."""
+    tiny = ("--size", "256KiB", "--repeats", "1", "--warm", "--threshold", "1000")
+    found, place = tmp_path / "found.json", tmp_path / "work"
+
+    places = ("--base", str(ROOT), "--dir", str(place), "--json", str(found))
+    compare.main([*tiny, *places, "--workloads", workloads])
+
+    rows = json.loads(found.read_text(encoding="utf-8"))["rows"]
+    assert [row["workload"] for row in rows] == workloads.split(",")
+    assert all(row["findings"] == [] and row["failures"] == {} for row in rows)
+    assert capsys.readouterr().out.count(" equal ") >= 4
+    assert not any(place.iterdir())
+
+
+def test_comparison_reports_what_the_base_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A workload that an earlier commit cannot run is named, and is no failure."""
+    package = tmp_path / "base" / "src" / "dask_io"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+
+    compare.main(
+        ["--base", str(tmp_path / "base"), "--workloads", "version", "--dir", str(tmp_path)]
+    )
+
+    told = capsys.readouterr().out
+    assert "not in base: " in told
+    assert "No module named dask_io.cli" in told
+
+
+def test_comparison_ends_with_1_if_something_is_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other seeks than those of the base are shown, and decide the exit code."""
+
+    def run(_kind: str, _prepare: object, *, tree: Path, **_options: object) -> Timing:
+        return timing(seeks=8 if tree.name == "current" else 7)
+
+    monkeypatch.setattr(compare, "run_contestant", run)
+    monkeypatch.setattr(compare, "take_current", lambda _: "current")
+    monkeypatch.setattr(compare, "take_base", lambda *_: "base")
+
+    with pytest.raises(SystemExit, match="worse than the base: plan") as ended:
+        compare.main(["--workloads", "plan", "--warm", "--dir", str(tmp_path)])
+
+    assert ended.value.code
+    assert "seeks to read: 7 before, 8 now" in capsys.readouterr().out
+
+
+def timing(
+    seconds: float = 1, memory: int = 2**30, seeks: int = 7, other_cores: float = 0
+) -> Timing:
+    """Return what a run could have taken."""
+    counted = {"seeks": {"read": seeks, "write": 3}, "bytes": {"read": 10, "written": 10}}
+    report = {"plan": {**counted, "decodes": seeks}, "resident_growth": memory}
+    return Timing(seconds, 1, report, other_cores)
+
+
+@pytest.mark.parametrize(
+    ("now", "findings"),
+    [
+        ([timing(), timing(0.5)], []),
+        ([timing(1.3), timing(1.2)], ["more seconds"]),
+        ([timing(1.3), timing(1.05)], []),
+        ([timing(1.3), timing(1.05, other_cores=1)], ["more seconds"]),
+        ([timing(1.3, other_cores=1), timing(1.3, other_cores=1)], []),
+        ([timing(memory=2**31, other_cores=1)] * 2, ["more memory"]),
+        ([timing(), timing(seeks=9)], ["seeks to read: 7 before, 7 or 9 now"]),
+    ],
+)
+def test_comparison_finds_what_is_worse_in_every_round(
+    now: list[Timing], findings: list[str]
+) -> None:
+    """More time counts if no round contradicts it; disturbed rounds do not count."""
+    row = Row("x", [Round(timing(), one) for one in now], {})
+
+    assert [each for each in row.findings(1.1) if "decodes" not in each] == findings
+    assert ("not judged" in row.remark) == all(one.is_disturbed for one in now)
+
+
+def test_comparison_takes_the_commit_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base is where the branch left main, the newest tag, or the parent of the commit."""
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    monkeypatch.setattr(trees, "ROOT", root)
+
+    def git(*words: str) -> None:
+        person = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *person, *words], cwd=root, capture_output=True, check=True)
+
+    def base(number: int) -> str:
+        told = trees.take_base(None, tmp_path / f"base{number}")
+        assert told.endswith((tmp_path / f"base{number}/src/a.py").read_text("utf-8"))
+        return told.split()[-1]
+
+    git("init", "--initial-branch", "main")
+    for name in ("one", "two", "three"):
+        (root / "src/a.py").write_text(name)
+        git("add", ".")
+        git("commit", "--message", name)
+    assert base(1) == "two"
+    git("tag", "v1", "HEAD~2")
+    assert base(2) == "one"
+    git("checkout", "-b", "branch")
+    (root / "src/a.py").write_text("four")
+    git("commit", "--all", "--message", "four")
+    assert base(3) == "three"
+    assert trees.take_current(tmp_path / "current").endswith("four")
 
 
 @pytest.mark.parametrize("ways", ["ours", pytest.param("ours,p2p,tasks", marks=pytest.mark.slow)])
