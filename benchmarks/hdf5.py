@@ -121,7 +121,7 @@ class _Bench:
         return found
 
     def _time(self, kind: str, case: _Case, options: dict[str, Any]) -> Timing:
-        paths = {"source": str(case.source), "target": str(case.target)}
+        paths: dict[str, Any] = {"source": str(case.source), "target": str(case.target)}
         found = run_contestant(kind, self._prepare, **paths, **options)
         discard(case.target, self._folder / "discarded")
         return found

@@ -191,7 +191,7 @@ class _Bench:
         return found
 
     def _timer(self, kind: str, **arguments: Any) -> Callable[[], Timing]:
-        places = {"source": str(self._source), "target": str(self._target)}
+        places: dict[str, Any] = {"source": str(self._source), "target": str(self._target)}
         return partial(run_contestant, kind, self._prepare, **places, **arguments)
 
 

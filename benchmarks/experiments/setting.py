@@ -127,7 +127,7 @@ class Setting:
         Each run is a process of its own, starts with dropped caches, and ends with a sync.
         """
         target = self.folder / ("target.npy" if into_one else "target")
-        places = {"source": str(source), "target": str(target)}
+        places: dict[str, Any] = {"source": str(source), "target": str(target)}
 
         def timer(name: str) -> Callable[[], Timing]:
             return lambda: run_contestant("resplit", self.prepare, **places, **ways[name])

@@ -139,6 +139,8 @@ def in_python_words(message: str) -> str:
     use at least memory=3000, or strict=True
     >>> print(in_python_words("convert them with --dtype; then run dask-io resume 'my scan'"))
     convert them with dtype=...; then run dask_io.resume("my scan")
+    >>> print(in_python_words("continue with: dask-io resume a.npy --no-sidecar"))
+    continue with: dask_io.resume("a.npy", sidecar=False)
     """
     return _OPTION.sub(_to_keyword, _COMMAND.sub(_to_call, message))
 
@@ -147,6 +149,8 @@ def _to_keyword(match: re.Match[str]) -> str:
     name, value = match.groups()
     keyword = _KEYWORDS.get(name, name.replace("-", "_"))
     rest = "" if value is None else match[0].removeprefix(f"--{name}")
+    if name == "no-sidecar":
+        return f"sidecar=False{rest}"
     if name in _FLAGS:
         return f"{keyword}=True{rest}"
     if value is None or not _is_value(name, value):

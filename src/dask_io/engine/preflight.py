@@ -229,7 +229,6 @@ def find_replaced(*places: str) -> Replaced:
     for place in places:
         with storage_errors(Path(place)):
             for entry in below(place) if Path(place).is_dir() else ():
-                # Another attempt at a part may publish or remove its files meanwhile.
                 with suppress(FileNotFoundError):
                     if not entry.is_dir(follow_symlinks=False):
                         sizes.append(entry.stat(follow_symlinks=False).st_blocks * 512)

@@ -53,8 +53,10 @@ _SHARE = 16 * 2**20
 # A run of at most this many bytes and visits to blocks needs no threads.
 _TINY, _FEW_VISITS = 2**20, 16
 # One thread reads small blocks together, up to this many bytes: to hand on the interpreter for each
-# of them takes as long as to read it. Complete cells are noticed as often.
+# of them takes as long as to read it. Complete cells are noticed as often. Queued reads take memory
+# themselves, so there are not many in a task.
 _TOGETHER = 2 * 2**20
+_MOST_TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +410,7 @@ class _Run:
         reuse_freed_memory(share.codec_bytes)
         # Codecs allocate their own memory.
         buffers = Buffers(bundle.peak_bytes - share.n_workers * share.codec_bytes)
+        self.n_workers = share.n_workers
         stagings = [buffers.lend(share.staging) for _ in range(share.n_workers)]
         held = counter.held = Account(bundle.held_bytes)
         behind = Account(share.behind - share.behind // _SPARE)
@@ -447,14 +450,19 @@ class _Run:
             crew.finish()
 
     def _tasks(self, cell: Region, members: list[_StepMember]) -> Iterator[list[_Read]]:
-        """Yield the reads of a step: small blocks together, shares of large ones one by one."""
+        """Yield the reads of a step: small blocks together, shares of large ones one by one.
+
+        Every thread gets some of them, because a read may wait for a network.
+        """
         waiting: list[_Read] = []
         n_elements = 0
+        n_each = -(-self.source.grid.clipped(cell).n_blocks // self.n_workers)
+        most = min(_MOST_TOGETHER, n_each)
         for index, region in self.source.grid.pieces(cell):
             for read in self._shares(index, self._parts(members, region)):
                 waiting.append(read)
                 n_elements += read.size
-                if n_elements >= self.together:
+                if n_elements >= self.together or len(waiting) >= most:
                     yield waiting
                     waiting, n_elements = [], 0
         if waiting:

@@ -278,8 +278,10 @@ def _given(axis: int | str, given: Any) -> Range:
 
 
 def _axis_of(text: int | str) -> int | str:
-    """Return the number of an axis, or its name."""
-    return int(text) if isinstance(text, int) or _ONE_INDEX.fullmatch(text) else text
+    """Return the number of an axis, which may be one of NumPy's, or its name."""
+    if not isinstance(text, str):
+        return index(text)
+    return int(text) if _ONE_INDEX.fullmatch(text) else text
 
 
 def _shown(axis: int | str) -> str:

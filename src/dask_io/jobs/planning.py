@@ -85,12 +85,18 @@ class Disks(NamedTuple):
     """Bytes of the largest array for which there is room for scratch blocks; None if unknown."""
 
     @classmethod
-    def of(cls, source: str, target: str | None, settings: Settings) -> Disks:
-        """Find the devices of a source and, if there is one, of a target."""
+    def of(
+        cls, source: str, target: str | None, settings: Settings, *, has_scratch: bool = True
+    ) -> Disks:
+        """Find the devices of a source and, if there is one, of a target.
+
+        To find the room for scratch blocks, all files of the target are looked at.
+        """
         if target is None:
             return cls(find_device(settings.device, source))
         device = find_device(settings.device, source, target)
-        return cls(device, are_apart(source, target), scratch_space(target))
+        room = scratch_space(target) if has_scratch else 0
+        return cls(device, are_apart(source, target), room)
 
 
 class _PlannedTarget(NamedTuple):
@@ -287,7 +293,8 @@ def _plan_move(
     if settings.consume and not is_begun:
         _refuse_consuming(*sides)
     workers = count_workers(settings, sides, dtype.itemsize)
-    disks = disks or Disks.of(store.place, None if target is None else target.place, settings)
+    place = None if target is None else target.place
+    disks = disks or Disks.of(store.place, place, settings, has_scratch=has_scratch)
     pose = partial(
         make_problem,
         sides[0],

@@ -57,5 +57,5 @@ def has_no_sidecar(place: object) -> UsageError:
     """Return the error that a target is not one file."""
     return UsageError(
         f"{place} is not one file, so its checksums are inside it, not in a file next to it; leave "
-        "out --no-sidecar (in Python sidecar=False)"
+        "out --no-sidecar"
     )

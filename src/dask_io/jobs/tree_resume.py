@@ -39,6 +39,7 @@ def plan_tree_resume(
 ) -> Iterator[Job | SeriesJob | Complete]:
     """Plan how to complete a group, array by array, or to rewrite a file."""
     record = TreeRecord.read(journal)
+    settings = settings.limited_by(record.memory, record.max_rate)
     if not is_sealed(journal):
         if record.divided is None:
             planned = plan_tree_again(journal, file_of(journal), settings)
@@ -64,11 +65,10 @@ def _plan_rest(
     )
     target.resume()
     try:
-        limited = settings.limited_by(record.memory, record.max_rate)
         for name in record.arrays:
-            chosen = limited
+            chosen = settings
             if settings.source is not None:
-                chosen = replace(limited, source=place_in(tree.format, tree.place, name))
+                chosen = replace(settings, source=place_in(tree.format, tree.place, name))
             job = plan_recorded(place / name, record.job_of(name), chosen)
             if isinstance(job, Job):
                 yield replace(job, member=True)

@@ -40,6 +40,7 @@ _SWITCHED, _PROLEPTIC = frozenset({"standard", "gregorian"}), "proleptic_gregori
 _SWITCH = np.datetime64("1582-10-15")
 # Times that are stored as fractions of a day are rounded, so they are compared to the millisecond.
 _ROUNDING = 500
+_PART_OF_STEP = 0.01
 _DATE = re.compile(r"[-+]?\d{4,}-\d\d(?:-|$)")
 
 
@@ -74,7 +75,7 @@ class Coordinate:
         values = self._decoded()
         sought, tolerance = self._sought(value)
         if values.ndim != 1 or not len(values) or values.dtype.kind not in "iufM":
-            raise UsageError(f"{self.name} is not a list of numbers or times; give indices")
+            raise self._no_numbers()
         falls = len(values) > 1 and values[0] > values[-1]
         steps = values[1:] < values[:-1] if falls else values[1:] > values[:-1]
         if not np.all(steps):
@@ -91,8 +92,14 @@ class Coordinate:
         scale, offset = (self.attributes.get(name) for name in ("scale_factor", "add_offset"))
         if scale is None and offset is None:
             return self.values
-        decoded: NDArray[Any] = self.values * (1 if scale is None else scale)
-        return decoded + (0 if offset is None else offset)
+        try:
+            decoded: NDArray[Any] = self.values * (1 if scale is None else scale)
+            return decoded + (0 if offset is None else offset)
+        except (TypeError, ValueError):
+            raise self._no_numbers() from None
+
+    def _no_numbers(self) -> UsageError:
+        return UsageError(f"{self.name} is not a list of numbers or times; give indices")
 
     def _sought(self, value: str) -> tuple[Any, Any]:
         """Return a value as the coordinate stores it, and the tolerance of comparisons."""
@@ -102,7 +109,11 @@ class Coordinate:
             number = float(value)
             # A float32 coordinate has an element for 40.1, but no element equals the double 40.1.
             is_short = self.values.dtype.kind == "f" and self._decoded() is self.values
-            return self.values.dtype.type(number) if is_short else number, 0
+            if is_short:
+                return self.values.dtype.type(number), 0
+            # 403 * 0.1 is not 40.3. Packed integers are at least one step apart.
+            step = self.attributes.get("scale_factor", 0) if self.values.dtype.kind in "iu" else 0
+            return number, abs(step) * _PART_OF_STEP
         units = self.attributes.get("units")
         since = _SINCE.fullmatch(units) if isinstance(units, str) else None
         length = None if since is None else _UNITS.get(since[1].lower())

@@ -1,6 +1,7 @@
 """What a run asks of stores."""
 
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import dask_io
 from dask_io.engine.memory import Buffers
 from dask_io.planning import Hold, Plan
+from dask_io.storage.local.transport import FileReader
 from dask_io.stores.block_files import BlockFiles
 from dask_io.stores.store import Access
 
@@ -75,6 +77,24 @@ def test_what_finds_no_hole_is_held_in_parts(
     assert max(outside, default=0) <= 64 * 2**10
     assert (result.seeks, result.held) == (job.plan.seeks, job.plan.held_bytes)
     assert np.array_equal(dask_io.open(tmp_path / "out")[...], array)
+
+
+def test_all_threads_read_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads may wait for a network: none of the threads has all blocks of a step to itself."""
+    np.save(tmp_path / "one.npy", np.arange(32 * 1024, dtype="f4"))
+    dask_io.split(tmp_path / "one.npy", tmp_path / "blocks", chunks=1024)
+    together, open_file = Barrier(4, timeout=30), FileReader.__init__
+
+    def open_together(self: FileReader, *arguments: Any, **keywords: Any) -> None:
+        together.wait()
+        open_file(self, *arguments, **keywords)
+
+    job = dask_io.plan(tmp_path / "blocks", tmp_path / "out.npy", chunks=-1, workers=4)
+    monkeypatch.setattr(FileReader, "__init__", open_together)
+    job.run()
+    monkeypatch.undo()
+
+    assert dask_io.verify(tmp_path / "one.npy", tmp_path / "out.npy")
 
 
 @pytest.mark.parametrize("shape", [(3, 0, 5), (0, 5), (4, 0)])

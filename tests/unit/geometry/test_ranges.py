@@ -74,7 +74,13 @@ def test_what_is_shown_means_the_same(bounds: tuple[tuple[int | None, int | None
 @pytest.mark.parametrize(("index", "found"), [(0, (0, 1)), (4, (4, 5)), (-1, (4, 5)), (-5, (0, 1))])
 def test_an_index_is_a_range_of_one(index: int, found: tuple[int, int]) -> None:
     """So the axis stays, with one element."""
-    for region in (f":,:,{index}", f"lon={index}", {"lon": index}, {2: np.int64(index)}):
+    for region in (
+        f":,:,{index}",
+        f"lon={index}",
+        {"lon": index},
+        {2: np.int64(index)},
+        {np.int64(2): index},
+    ):
         assert Ranges.parse(region).region(SHAPE, NAMES).bounds[2] == found
 
 

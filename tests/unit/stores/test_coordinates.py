@@ -136,3 +136,19 @@ def test_other_calendars_need_a_library(monkeypatch: pytest.MonkeyPatch) -> None
     units = {"units": "days since 2000-01-01", "calendar": "noleap"}
     with pytest.raises(MissingLibraryError, match=r"calendar noleap need cftime; .* pip install"):
         Coordinate("t", np.arange(3), units).find("2000-01-02")
+
+
+@pytest.mark.parametrize("falling", [False, True])
+def test_packed_values_are_found(*, falling: bool) -> None:
+    """Although 403 * 0.1 is not the number that is read from 40.3."""
+    stored = np.arange(390, 410, dtype="i2")
+    coordinate = Coordinate("lat", stored[::-1] if falling else stored, {"scale_factor": 0.1})
+    for index, value in enumerate(coordinate.values):
+        assert coordinate.find(f"{value / 10:.1f}") == index
+
+
+@pytest.mark.parametrize("name", ["scale_factor", "add_offset"])
+def test_a_scale_that_is_no_number_is_refused(name: str) -> None:
+    """Any program may write attributes."""
+    with pytest.raises(UsageError, match="x is not a list of numbers"):
+        Coordinate("x", np.arange(3), {name: "two"}).find("1")

@@ -193,12 +193,13 @@ def _made(make: Callable[[Any, MemoryStore], object]) -> dict[str, bytes]:
     return {name: each.to_bytes() for name, each in content.items()}
 
 
-def is_consolidated(root: Location) -> bool:
-    """Tell whether a group has consolidated metadata."""
-    if (root / CONSOLIDATED).is_file():
-        return True
-    documents = read_documents(root)
+def is_consolidated(folder: Location, documents: Mapping[str, bytes] | None = None) -> bool:
+    """Tell whether a group has consolidated metadata; its documents may have been read before."""
+    documents = read_documents(folder) if documents is None else documents
+    if V3 not in documents:
+        with storage_errors(folder):
+            return (folder / CONSOLIDATED).is_file()
     try:
-        return V3 in documents and "consolidated_metadata" in parse_json(documents[V3])
+        return parse_json(documents[V3]).get("consolidated_metadata") is not None
     except ValueError:
         return False

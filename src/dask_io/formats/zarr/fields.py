@@ -94,7 +94,9 @@ def _read_v2(document: Mapping[str, Any], attributes: Mapping[str, Any]) -> Fiel
     dtype = np.dtype(document["dtype"])
     _expect(dtype.name in _TYPES and dtype.str == document["dtype"])
     compressor = document["compressor"]
-    configs = [*(document["filters"] or ()), *([] if compressor is None else [compressor])]
+    filters = [] if document["filters"] is None else document["filters"]
+    _expect(isinstance(filters, list))
+    configs = [*filters, *([] if compressor is None else [compressor])]
     _expect(all(config["id"] in CODECS for config in configs))
     separator = document.get("dimension_separator", ".")
     _expect(separator in {".", "/"})

@@ -19,15 +19,15 @@ from dask_io.formats.zarr.documents import (
     V2_GROUP,
     V3,
     attributes_of,
+    is_consolidated,
     is_group,
     read_documents,
 )
 from dask_io.hierarchy.tree import ROOT, checked_path
 from dask_io.journal.journal import read_field
 from dask_io.storage.files import medium_of
-from dask_io.storage.os_errors import SPECIAL, storage_errors
+from dask_io.storage.os_errors import SPECIAL
 from dask_io.storage.own_names import JOURNAL
-from dask_io.stores.json_documents import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -184,7 +184,7 @@ def read_group(root: Location) -> Group:
                 arrays[path] = documents
             else:
                 groups[path] = documents
-                consolidated += [path] if _is_consolidated(folder, documents) else []
+                consolidated += [path] if is_consolidated(folder, documents) else []
                 attributes_of(documents)
         except ValueError as error:
             raise DataError(str(folder), [str(error)]) from error
@@ -194,14 +194,6 @@ def read_group(root: Location) -> Group:
     # Outer groups first.
     groups, arrays = dict(sorted(groups.items())), dict(sorted(arrays.items()))
     return Group(root, groups, arrays, tuple(consolidated), tuple(files))
-
-
-def _is_consolidated(folder: Location, documents: Mapping[str, bytes]) -> bool:
-    """Tell whether a group has consolidated metadata."""
-    if V3 in documents:
-        return parse_json(documents[V3]).get("consolidated_metadata") is not None
-    with storage_errors(folder):
-        return (folder / CONSOLIDATED).is_file()
 
 
 def _files_in(folder: Location, others: Mapping[str, bool]) -> Iterator[str]:

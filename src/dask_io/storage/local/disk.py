@@ -246,13 +246,18 @@ def below(root: str | Path, *, leave_out: str | None = None) -> Iterator[os.DirE
     """Yield all entries of a directory, recursively, directories before their content.
 
     Links are not followed. Directories at the top level whose names start with `leave_out` are
-    skipped.
+    skipped, and so are those that another process removes meanwhile.
     """
     waiting = [str(root)]
     while waiting:
         folder = waiting.pop()
-        with os.scandir(folder) as entries:
-            found = list(entries)
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except FileNotFoundError:
+            if folder == str(root):
+                raise
+            continue
         for entry in found:
             if entry.is_dir(follow_symlinks=False):
                 if leave_out and folder == str(root) and entry.name.startswith(leave_out):

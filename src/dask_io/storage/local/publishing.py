@@ -235,7 +235,8 @@ class Publisher:
         # A killed run may have created an existing directory without syncing it.
         new = around - self._known - {"."}
         names = sorted(folders | {os.path.dirname(each) for each in new})  # noqa: PTH120 - as above
-        sync_folders([f"{self._place}{name}".rstrip("/") for name in names])
+        # The place may be the root directory.
+        sync_folders([f"{self._place}{name}".rstrip("/") or "/" for name in names])
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         self._known |= new

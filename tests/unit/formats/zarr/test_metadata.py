@@ -145,6 +145,7 @@ HOSTILE: list[tuple[object, str]] = [
     (changed(V2, "order", "Z"), "cannot be understood"),
     (changed(V2, "dimension_separator", "/../"), "cannot be understood"),
     (changed(V2, "compressor", {"id": "no-such-codec"}), "cannot be understood"),
+    (changed(V2, "filters", 0), "cannot be understood"),
     (changed(V2, "filters", [{"id": "pickle", "protocol": 5}]), "cannot be understood"),
     (
         changed(V2, "filters", [{"id": "astype", "encode_dtype": "|u1", "decode_dtype": "<U9999"}]),

@@ -173,3 +173,10 @@ def test_files_count_as_open_while_they_are_synced(
         go_on.set()
     assert [each.result() for each in done] == [None, None]
     assert (most, n_open(tmp_path)) == (32, 0)
+
+
+def test_a_target_may_be_in_the_root_directory(synced: list[str], tmp_path: Path) -> None:
+    """As is usual in containers."""
+    Publisher(Path("/"))._sync_folders({""})  # noqa: SLF001 - nothing is written there
+
+    assert [(tmp_path / each).resolve() for each in synced] == [Path("/")]
