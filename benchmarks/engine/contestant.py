@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.engine.disks import BufferedDisk, SlowDisk
 from dask_io import api
 from dask_io.engine.machine import ResidentMeter
 from dask_io.report.jsonable import run_to_json
+from dask_io.storage.local import system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,15 +37,42 @@ _PIECE = 16 * 2**20
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
-def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, Any]]:
-    """Prepare to resplit. The memory after `dask-io info` is the baseline."""
+def resplit(
+    source: str,
+    target: str,
+    *,
+    buffered: bool = False,
+    slow_disk: tuple[float, float] | None = None,
+    **options: Any,
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to resplit. The memory after `dask-io info` is the baseline.
+
+    The disk can be slow, given by its seconds per seek and bytes per second.
+    """
     api.info(source)
+    if buffered:
+        system.calls = BufferedDisk()
+    if slow_disk:
+        system.calls = SlowDisk(*slow_disk)
 
     def run() -> dict[str, Any]:
         meter = ResidentMeter()
         job = api.plan(source, target, **options)
         found = run_to_json(job.plan, job.run())
         return {**found, "resident_growth": meter.growth() or 0, "workers": job.workers}
+
+    return run
+
+
+def resplit_by_processes(
+    source: str, target: str, *, processes: int, **options: Any
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to resplit with several processes."""
+    api.info(source)
+
+    def run() -> dict[str, Any]:
+        api.resplit(source, target, processes=processes, **options)
+        return {}
 
     return run
 
@@ -283,6 +312,7 @@ def _npy(folder: str, index: tuple[int, ...]) -> Path:
 
 _CONTESTANTS: dict[str, Callable[..., Callable[[], dict[str, Any]]]] = {
     "resplit": resplit,
+    "processes": resplit_by_processes,
     "floor": floor,
     "h5py": h5py_loop,
     "nibabel": nibabel_save,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CONTESTANT = Path(__file__).with_name("contestant.py")
+_CONTESTANT, _ROOT = "benchmarks.engine.contestant", Path(__file__).parents[2]
 # A timing is disturbed if others used more than this part of a core.
 _MOST_OTHER_CORES = 0.3
 _TICKS_OF_PROCESSORS = Path("/proc/stat")
@@ -64,7 +64,7 @@ def copy(source: Path, target: Path, prepare: Callable[[], object]) -> Timing:
 
 def run_contestant(kind: str, prepare: Callable[[], object], **arguments: Any) -> Timing:
     """Time a contestant from the moment it is ready, without its start and imports."""
-    command = [sys.executable, str(_CONTESTANT), kind, json.dumps(arguments)]
+    command = [sys.executable, "-m", _CONTESTANT, kind, json.dumps(arguments)]
     return _time(command, prepare, waits=True)
 
 
@@ -95,9 +95,15 @@ def _time(command: list[str], prepare: Callable[[], object], *, waits: bool) -> 
     cpu_before, busy_before = _cpu_of_children(), 0.0
     if not waits:
         prepare()
+    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
     start, busy_before = time.perf_counter(), _cpu_of_all()
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+        text=True,
     )
     with process:
         try:
