@@ -30,9 +30,9 @@ h2 { font-size: 14pt; margin: 20pt 0 6pt; }
 h3 { font-size: 11.5pt; margin: 14pt 0 4pt; }
 h1, h2, h3 { break-after: avoid; }
 p { margin: 0 0 7pt; orphans: 3; widows: 3; text-align: left; }
-img { display: block; max-width: 78%; height: auto; margin: 6pt auto 8pt; }
+img { display: block; max-width: 75%; height: auto; margin: 6pt auto 8pt; }
 img, table, li { break-inside: avoid; }
-p:has(> img) { break-inside: avoid; break-after: avoid; }
+p:has(> img) { break-inside: avoid; }
 table { border-collapse: collapse; font-size: 7.5pt; margin: 6pt 0 10pt; width: 100%; }
 th, td { border-bottom: 0.5pt solid #bbb; padding: 2.5pt 3pt; text-align: left; }
 code { font: 9pt "DejaVu Sans Mono", monospace; }
