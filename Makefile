@@ -33,7 +33,7 @@ PYTHONS ?= $(PYTHON)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz release bench bench-engine bench-budgets bench-graph bench-zarr bench-hdf5 bench-climate bench-copies bench-volumes bench-slices bench-cluster bench-processes experiments format docs house report-picture lock env dev clean walk
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz release bench bench-engine bench-budgets bench-graph bench-zarr bench-hdf5 bench-climate bench-copies bench-volumes bench-slices bench-cluster bench-processes experiments format docs house report report-picture lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -111,7 +111,7 @@ bench-cluster: dev $(CUBED)/linked ## Compare ways to rechunk on a Dask cluster:
 bench-processes: dev ## Compare one process with threads with several processes, for many small blocks
 	$(DEV)/bin/python -m benchmarks.processes --repeats $(REPEATS) $(BENCH_ARGS)
 
-experiments: dev ## Run the experiments of docs/report.md; takes some minutes
+experiments: dev ## Run the experiments of docs/report.md; takes about a quarter of an hour
 	$(DEV)/bin/python -m benchmarks.experiments $(BENCH_ARGS)
 
 walk: dev ## List the functions from `dask-io resplit` to the first byte of array data
@@ -128,6 +128,9 @@ docs: dev ## Build the documentation
 house: dev ## Draw the pictures of the documentation: the rooms of the package, the idea of a sweep
 	$(DEV)/bin/python docs/house.py
 	$(DEV)/bin/python docs/idea.py
+
+report: dev ## Print docs/report.md as PDF, with Chromium
+	$(DEV)/bin/python docs/report_pdf.py
 
 report-picture: dev ## Take the picture of a report for the documentation, with Chromium
 	$(DEV)/bin/python docs/report.py

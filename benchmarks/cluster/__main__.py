@@ -32,9 +32,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-import dask_io
+from benchmarks.engine.disks import SlowDisk
 from benchmarks.engine.measuring import drop_caches
 from benchmarks.graph import clear, say
+from dask_io import api
+from dask_io.jobs.requests import Request
+from dask_io.storage.local import system
 from dask_io.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -160,30 +163,44 @@ def count_tasks(client: Any) -> None:
     client.run_on_scheduler(count)
 
 
-def run(way: str, case: Case, folder: Path, n_workers: int, limit: str) -> dict[str, Any]:
-    """Run one way in this process; return its time, memory, disk and tasks."""
+def run(
+    way: str,
+    case: Case,
+    folder: Path,
+    n_workers: int,
+    limit: str,
+    *,
+    slow_disk: list[float] | None = None,
+) -> dict[str, Any]:
+    """Run one way in this process; return its time, memory, disk and tasks, and what it counted.
+
+    Each worker can have a slow disk: see `SlowDisk`.
+    """
     local = folder / "local"
     local.mkdir()
     with cluster(n_workers, limit, local) as client:
         pids = client.run(os.getpid)
         client.run(_load)
+        if slow_disk:
+            client.run(_slow_down, *slow_disk)
         count_tasks(client)
         with Watch(pids, local) as watch:
             start = time.perf_counter()
-            move(way, case, folder, client, limit)
+            counted = move(way, case, folder, client, limit)
             os.sync()
             seconds = time.perf_counter() - start
 
-        def counted(dask_scheduler: Any) -> int:
+        def tasks_of(dask_scheduler: Any) -> int:
             return int(dask_scheduler.plugins["counter"].n_done)
 
-        n_tasks = client.run_on_scheduler(counted)
+        n_tasks = client.run_on_scheduler(tasks_of)
     check(folder, case)
     return {
         "seconds": seconds,
         "memory": watch.peak_memory,
         "disk": watch.peak_disk,
         "tasks": n_tasks,
+        **counted,
     }
 
 
@@ -193,12 +210,25 @@ def _load() -> None:
         import_module(name)
 
 
-def move(way: str, case: Case, folder: Path, client: Any, limit: str) -> None:
-    """Rechunk the array in one way."""
+def _slow_down(seek_seconds: float, bytes_per_second: float) -> None:
+    """Give a worker a slow disk."""
+    system.calls = SlowDisk(seek_seconds, bytes_per_second)
+
+
+def move(way: str, case: Case, folder: Path, client: Any, limit: str) -> dict[str, int]:
+    """Rechunk the array in one way; return what was counted and predicted, if it was."""
     source, target = str(folder / "source.zarr"), folder / "target.zarr"
     if way == "ours":
-        dask_io.resplit(source, target, chunks=case.after, client=client)
-    elif way == "cubed":
+        request = Request("resplit", source, target, case.after)
+        with api.on_cluster(client, request) as job:
+            done, cut = job.run(), job.parted.cut
+        return {
+            "parts": cut.count,
+            "seeks": done.seeks.read + done.seeks.write,
+            "seeks_predicted": cut.seeks.read + cut.seeks.write,
+            "bytes_read": done.n_bytes_read,
+        }
+    if way == "cubed":
         cubed: Any = import_module("cubed")
         spec = cubed.Spec(str(folder / "local"), allowed_mem=int(0.6 * parse_bytes(limit)))
         dask: Any = import_module("cubed.runtime.executors.dask")
@@ -214,6 +244,7 @@ def move(way: str, case: Case, folder: Path, client: Any, limit: str) -> None:
             target, shape=case.shape, chunks=case.after, dtype=_ITEM, fill_value=-1
         )
         array.store(made, lock=False)
+    return {}
 
 
 def check(folder: Path, case: Case) -> None:
@@ -232,12 +263,13 @@ def measure(
     """Run one way in its own process; an error is its result."""
     clear(folder / "target.zarr")
     clear(folder / "local")
-    if not args.warm:
-        drop_caches()
+    dropped = not args.warm and drop_caches()
     python = args.cubed if way == "cubed" else sys.executable
     command = [str(python), "-m", "benchmarks.cluster", "--size", args.size]
     command += ["--limit", args.limit, "--dir", str(folder)]
     command += ["--one", f"{way}:{case.name}:{n_workers}"]
+    if args.slow_disk:
+        command += ["--slow-disk", *map(str, args.slow_disk)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_MOST_SECONDS
@@ -246,8 +278,7 @@ def measure(
         return {"failure": f"more than {_MOST_SECONDS} s"}
     if done.returncode:
         return {"failure": (done.stderr.strip().splitlines() or ["?"])[-1][:80]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return {**json.loads(done.stdout.splitlines()[-1]), "dropped": dropped}
 
 
 def show(case: str, n_workers: int, rounds: dict[str, list[dict[str, Any]]]) -> None:
@@ -301,12 +332,20 @@ def main() -> None:
     add("--warm", action="store_true", help="do not drop the caches")
     add("--dir", type=Path, help="working directory")
     add("--cubed", type=Path, default=_CUBED, help="Python interpreter that has cubed")
+    add(
+        "--slow-disk",
+        type=float,
+        nargs=2,
+        metavar=("SECONDS", "BYTES"),
+        help="seconds per seek and bytes per second of a slow disk that each worker has",
+    )
     add("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         way, name, n_workers = args.one.split(":")
         case = Case(name, parse_bytes(args.size))
-        say(json.dumps(run(way, case, args.dir, int(n_workers), args.limit)))
+        found = run(way, case, args.dir, int(n_workers), args.limit, slow_disk=args.slow_disk)
+        say(json.dumps(found))
         return
     ways = [way for way in args.ways.split(",") if way != "cubed" or args.cubed.exists()]
     say(f"{describe(args)}\n")

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.engine.disks import BufferedDisk, SlowDisk
 from dask_io import api
 from dask_io.engine.machine import ResidentMeter
 from dask_io.planning import plan_to_json
 from dask_io.report.jsonable import run_to_json
+from dask_io.storage.local import system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,9 +38,23 @@ _PIECE = 16 * 2**20
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
-def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, Any]]:
-    """Prepare to resplit. The memory after `dask-io info` is the baseline."""
+def resplit(
+    source: str,
+    target: str,
+    *,
+    buffered: bool = False,
+    slow_disk: tuple[float, float] | None = None,
+    **options: Any,
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to resplit. The memory after `dask-io info` is the baseline.
+
+    The disk can be slow, given by its seconds per seek and bytes per second.
+    """
     api.info(source)
+    if buffered:
+        system.calls = BufferedDisk()
+    if slow_disk:
+        system.calls = SlowDisk(*slow_disk)
     return _run(partial(api.plan, source, target, **options))
 
 
@@ -75,6 +91,19 @@ def plan_shape(
         meter = ResidentMeter()
         plan = plan_to_json(api.plan_shape(shape, dtype, before, after, **options))
         return {"plan": plan, "resident_growth": meter.growth() or 0}
+
+    return run
+
+
+def resplit_by_processes(
+    source: str, target: str, *, processes: int, **options: Any
+) -> Callable[[], dict[str, Any]]:
+    """Prepare to resplit with several processes."""
+    api.info(source)
+
+    def run() -> dict[str, Any]:
+        api.resplit(source, target, processes=processes, **options)
+        return {}
 
     return run
 
@@ -317,6 +346,7 @@ _CONTESTANTS: dict[str, Callable[..., Callable[[], dict[str, Any]]]] = {
     "resplit_group": resplit_group,
     "extract": extract,
     "plan_shape": plan_shape,
+    "processes": resplit_by_processes,
     "floor": floor,
     "h5py": h5py_loop,
     "nibabel": nibabel_save,

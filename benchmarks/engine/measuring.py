@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_CONTESTANT = Path(__file__).with_name("contestant.py")
+_CONTESTANT, _ROOT = "benchmarks.engine.contestant", Path(__file__).parents[2]
 # A timing is disturbed if others used more than this part of a core.
 _MOST_OTHER_CORES = 0.3
 _TICKS_OF_PROCESSORS = Path("/proc/stat")
@@ -80,7 +80,7 @@ def run_contestant(
 
     `tree` is as for `run_dask_io`.
     """
-    command = [sys.executable, str(_CONTESTANT), kind, json.dumps(arguments)]
+    command = [sys.executable, "-m", _CONTESTANT, kind, json.dumps(arguments)]
     return _time(command, prepare, waits=True, tree=tree)
 
 
@@ -110,14 +110,15 @@ def discard(path: Path, aside: Path) -> None:
 def _time(
     command: list[str], prepare: Callable[[], object], *, waits: bool, tree: Path | None = None
 ) -> Timing:
-    path = {} if tree is None else {"PYTHONPATH": str(tree.resolve() / "src")}
     cpu_before, busy_before = _cpu_of_children(), 0.0
     if not waits:
         prepare()
+    tree_first = () if tree is None else (str(tree.resolve() / "src"),)
+    paths = (*tree_first, str(_ROOT), os.environ.get("PYTHONPATH"))
     start, busy_before = time.perf_counter(), _cpu_of_all()
     process = subprocess.Popen(
         command,
-        env={**os.environ, **path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -14,11 +14,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.experiments import memory, model, orders, split_merge, strategies
-from benchmarks.experiments.setting import CONFIGURATIONS, Setting
+from benchmarks.experiments import (
+    cache,
+    cluster,
+    growth,
+    memory,
+    model,
+    orders,
+    split_merge,
+    strategies,
+)
+from benchmarks.experiments.setting import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 EXPERIMENTS = {
     "model": model,
@@ -26,6 +35,9 @@ EXPERIMENTS = {
     "memory": memory,
     "split-merge": split_merge,
     "orders": orders,
+    "cache": cache,
+    "growth": growth,
+    "cluster": cluster,
 }
 
 
@@ -43,9 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--cases", type=int, default=Setting.cases, help="number of random problems")
     add(
         "--configurations",
-        default=",".join(str(each.number) for each in CONFIGURATIONS),
+        default=_listed(Setting.configurations),
         help="published configurations",
     )
+    add("--blocks", type=int, default=Setting.blocks, help="most blocks that are stored as files")
+    add(
+        "--workers",
+        type=int,
+        default=Setting.workers,
+        help="most threads, processes and workers of a cluster",
+    )
+    add("--powers", default=_listed(Setting.powers), help="simulated sizes, as powers of two")
+    add("--delays", default=_listed(Setting.delays), help="milliseconds of a seek on slow disks")
     add("--warm", action="store_true", help="do not drop the caches")
     add("--out", type=Path, default=Path("docs/experiments"), help="folder for the results")
     add("--dir", type=Path, default=Path(".benchmarks"), help="folder on the disk to measure")
@@ -66,6 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
 
 
+def _listed(numbers: Iterable[float]) -> str:
+    return ",".join(map(str, numbers))
+
+
 def _record(name: str, options: argparse.Namespace) -> str:
     """Run an experiment, and return what it found, and under which conditions, as JSON."""
     with tempfile.TemporaryDirectory(prefix="experiment-", dir=options.dir) as folder:
@@ -76,6 +101,10 @@ def _record(name: str, options: argparse.Namespace) -> str:
             options.cases,
             tuple(map(int, options.configurations.split(","))),
             options.warm,
+            options.blocks,
+            options.workers,
+            tuple(map(int, options.powers.split(","))),
+            tuple(map(float, options.delays.split(","))),
         )
         found = EXPERIMENTS[name].run(setting)
     record = {"experiment": name, **setting.conditions(), "found": found}

@@ -1,4 +1,4 @@
-"""Draw plots as SVG: panels side by side, each with lines or marks of several series."""
+"""Draw plots as SVG: panels in rows of two, each with lines or marks of several series."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-COLOURS = ("#3b6ea5", "#d1495b", "#2a8a4a", "#c98a1b", "#8a5a9e", "#555")
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 300, 200, 62, 30, 80
+COLOURS = ("#3b6ea5", "#d1495b", "#2a8a4a", "#c98a1b", "#8a5a9e", "#555", "#3fa7a3", "#b07850")
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM, _KEY = 300, 200, 62, 30, 50, 30
+_PER_ROW = 2
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -40,14 +41,18 @@ def draw(panels: Sequence[Panel]) -> str:
         for name in panel.series:
             colours.setdefault(name, COLOURS[len(colours) % len(COLOURS)])
     body = [_panel(panel, number, colours) for number, panel in enumerate(panels)]
-    width, height = len(panels) * (_WIDTH + _LEFT) + 20, _TOP + _HEIGHT + _BOTTOM
-    x = float(_LEFT)
+    n_rows = ceil(len(panels) / _PER_ROW)
+    width = min(len(panels), _PER_ROW) * (_WIDTH + _LEFT) + 20
+    x, height = float(_LEFT), n_rows * (_TOP + _HEIGHT + _BOTTOM) + _KEY
     for name, colour in colours.items():
+        needed = 34 + 7 * len(name)
+        if x + needed > width:
+            x, height = float(_LEFT), height + _KEY
         body.append(
             f'<rect x="{x:.0f}" y="{height - 22}" width="10" height="10" fill="{colour}"/>'
             f'<text x="{x + 15:.0f}" y="{height - 13}">{escape(name)}</text>'
         )
-        x += 34 + 7 * len(name)
+        x += needed
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="#444">'
@@ -82,10 +87,11 @@ class _Scale:
 
 
 def _panel(panel: Panel, number: int, colours: Mapping[str, str]) -> str:
-    left = _LEFT + number * (_WIDTH + _LEFT)
-    right, bottom = left + _WIDTH, _TOP + _HEIGHT
+    left = _LEFT + number % _PER_ROW * (_WIDTH + _LEFT)
+    top = _TOP + number // _PER_ROW * (_TOP + _HEIGHT + _BOTTOM)
+    right, bottom = left + _WIDTH, top + _HEIGHT
     points = [point for series in panel.series.values() for point in series]
-    y = _Scale([*(b for _, b in points), *panel.notes.values()], bottom, _TOP + 5, log=panel.y_log)
+    y = _Scale([*(b for _, b in points), *panel.notes.values()], bottom, top + 5, log=panel.y_log)
     if panel.names:
         step = _WIDTH / len(panel.names)
 
@@ -97,12 +103,12 @@ def _panel(panel: Panel, number: int, colours: Mapping[str, str]) -> str:
         x = _Scale([a for a, _ in points], left, right - 5, log=panel.x_log)
         ticks = [(tick, _short(tick)) for tick in x.ticks]
     parts = [
-        f'<text x="{left}" y="{_TOP - 12}">{escape(panel.title)}</text>',
+        f'<text x="{left}" y="{top - 12}">{escape(panel.title)}</text>',
         (
             f'<text x="{(left + right) / 2:.0f}" y="{bottom + 36}" text-anchor="middle">'
             f"{escape(panel.x_label)}</text>"
         ),
-        f'<path d="M{left} {_TOP}V{bottom}H{right}" fill="none" stroke="#444"/>',
+        f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="#444"/>',
     ]
     parts += [
         f'<path d="M{left} {y(tick):.1f}H{right}" stroke="#ddd"/>'

@@ -88,8 +88,20 @@ CONFIGURATIONS = tuple(
 class Setting:
     """The size of the experiments, and the folder on the disk to measure.
 
-    `scale` is the length of an axis as a part of the published one. `cases` is the number of random
-    problems.
+    Attributes
+    ----------
+    scale
+        Length of an axis, as a part of the published one.
+    cases
+        Number of random problems.
+    blocks
+        Most blocks that are stored as files.
+    workers
+        Most threads, processes, and workers of a cluster.
+    powers
+        Sizes of arrays whose runs on clusters are simulated, as powers of two.
+    delays
+        Milliseconds that a seek takes on a slow disk.
     """
 
     folder: Path
@@ -98,6 +110,10 @@ class Setting:
     cases: int = 1000
     configurations: tuple[int, ...] = tuple(range(len(CONFIGURATIONS)))
     warm: bool = False
+    blocks: int = 10_000
+    workers: int = 8
+    powers: tuple[int, ...] = (30, 40)
+    delays: tuple[float, ...] = (0.1, 1.0, 10.0)
     dropped: bool = field(default=False, init=False)
 
     def chosen(self) -> Iterator[Configuration]:
@@ -121,16 +137,21 @@ class Setting:
         *,
         into_one: bool = False,
         repeats: int | None = None,
+        kind: str = "resplit",
     ) -> dict[str, dict[str, Any]]:
         """Measure ways to resplit, given by their options, in rounds that start with another one.
 
-        Each run is a process of its own, starts with dropped caches, and ends with a sync.
+        Each run is a process of its own, starts with dropped caches, and ends with a sync. `kind`
+        is the contestant that runs.
         """
         target = self.folder / ("target.npy" if into_one else "target")
         places: dict[str, Any] = {"source": str(source), "target": str(target)}
 
+        def prepare() -> None:
+            self.prepare(source)
+
         def timer(name: str) -> Callable[[], Timing]:
-            return lambda: run_contestant("resplit", self.prepare, **places, **ways[name])
+            return lambda: run_contestant(kind, prepare, **places, **ways[name])
 
         return self.take_turns({name: timer(name) for name in ways}, repeats)
 
@@ -155,10 +176,13 @@ class Setting:
             for name in names
         }
 
-    def prepare(self) -> None:
-        """Drop the caches, if this is wanted and permitted."""
+    def prepare(self, source: Path) -> None:
+        """Drop the caches, if this is wanted and permitted, else read the source into them."""
         if self.warm:
             os.sync()
+            for file in (source, *source.rglob("*")):
+                if file.is_file():
+                    file.read_bytes()
         else:
             self.dropped = drop_caches()
 
@@ -215,6 +239,11 @@ def _summary(timings: list[Timing]) -> dict[str, Any]:
             "growth": max(each.report["resident_growth"] for each in timings),
         }
     return summary
+
+
+def doubling(most: int) -> list[int]:
+    """Return 1, 2, 4, ... up to a number."""
+    return [2**n for n in range(most.bit_length())]
 
 
 def geometric(low: float, high: float, count: int) -> list[int]:

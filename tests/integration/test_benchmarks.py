@@ -1,6 +1,8 @@
 """The benchmarks run, at sizes too small to measure anything, so that they keep running."""
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,7 @@ from benchmarks.compare import __main__ as compare
 from benchmarks.compare import trees
 from benchmarks.compare.results import Round, Row
 from benchmarks.compare.workloads import WORKLOADS as COMPARED
+from benchmarks.engine.disks import BufferedDisk, SlowDisk
 from benchmarks.engine.measuring import Timing
 from benchmarks.experiments.__main__ import EXPERIMENTS
 from benchmarks.experiments.__main__ import main as run_experiments
@@ -456,16 +459,62 @@ def test_clusters_are_simulated() -> None:
     assert len(simulate.table(rows).splitlines()) == 6
 
 
+def test_a_slow_disk_takes_time_for_seeks_and_bytes(tmp_path: Path) -> None:
+    """A transfer that starts where the last one ended only takes the time of its bytes."""
+    naps: list[float] = []
+    disk = SlowDisk(1.0, 4.0, clock=lambda: sum(naps), sleep=naps.append)
+    file, other = (disk.open(tmp_path / name, os.O_RDWR | os.O_CREAT) for name in "ab")
+
+    disk.pwrite(file, b"abcd", 0)
+    disk.pwritev(file, [b"ef", b"gh"], 4)
+    disk.pwrite(file, b"i", 20000)
+    disk.pwrite(other, b"j", 20001)
+    disk.preadv(file, [bytearray(9)], 0)
+    disk.close(file)
+    reopened = disk.open(tmp_path / "a", os.O_RDONLY)
+    disk.preadv(reopened, [buffer := bytearray(4)], 4)
+    disk.close(reopened)
+    disk.close(other)
+
+    assert naps == [2, 1, 1.25, 1.25, 3.25, 2]
+    assert disk.n_seeks == 5
+    assert buffer == b"efgh"
+
+
+@pytest.mark.linux
+def test_a_buffered_disk_never_uses_direct_io(tmp_path: Path) -> None:
+    """Neither a file that is opened for it, nor one that is set to it, uses direct I/O."""
+    disk = BufferedDisk()
+    file = disk.open(tmp_path / "a", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+    disk.set_flags(file, os.O_DIRECT)
+
+    assert not fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT
+    disk.close(file)
+
+
 @pytest.mark.parametrize(
-    "names",
+    ("names", "scale"),
     [
-        "model orders strategies",
-        pytest.param("memory split-merge", marks=pytest.mark.slow),
+        ("model orders strategies", 0.04),
+        ("cache growth", 0.02),
+        pytest.param("cluster memory split-merge", 0.04, marks=pytest.mark.slow),
     ],
 )
-def test_experiments_write_data_and_pictures(tmp_path: Path, names: str) -> None:
+def test_experiments_write_data_and_pictures(tmp_path: Path, names: str, scale: float) -> None:
     """Each experiment is recorded with its conditions, and nothing else stays behind."""
-    tiny = ["--scale", "0.04", "--repeats", "1", "--cases", "9", "--configurations", "0", "--warm"]
+    tiny = ["--scale", str(scale), "--repeats", "1", "--cases", "9", "--warm"]
+    tiny += [
+        "--configurations",
+        "0",
+        "--blocks",
+        "1000",
+        "--workers",
+        "1",
+        "--powers",
+        "28",
+        "--delays",
+        "0.01",
+    ]
     found, place = tmp_path / "found", tmp_path / "work"
     run_experiments([*names.split(), *tiny, "--out", str(found), "--dir", str(place)])
 
