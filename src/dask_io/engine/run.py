@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -21,7 +22,8 @@ from dask_io.engine.crew import Alone, Crew
 from dask_io.engine.machine import ResidentMeter
 from dask_io.engine.member import Cell, Filling, Member, Room
 from dask_io.engine.memory import Account, Buffers, reuse_freed_memory
-from dask_io.engine.staging import share_staging
+from dask_io.engine.one_core import one_core
+from dask_io.engine.staging import has_large_blocks, share_staging
 from dask_io.geometry.union import disjoint_boxes
 from dask_io.notebook import Displayed
 from dask_io.planning import Bundle, Seeks
@@ -357,9 +359,22 @@ class _NeededPart(NamedTuple):
 
 def _is_tiny(sweep: Sweep) -> bool:
     """Tell whether a run takes less time than starting threads; requests take longer."""
-    bundle, places = sweep.bundle, [sweep.source.place, *(o.target.place for o in sweep.outlets)]
+    bundle = sweep.bundle
     n_bytes = bundle.n_bytes_read + bundle.n_bytes_written
-    return n_bytes <= _TINY and bundle.openings <= _FEW_VISITS and not any(map(is_url, places))
+    return n_bytes <= _TINY and bundle.openings <= _FEW_VISITS and _is_local(sweep)
+
+
+def _is_interpreted(sweep: Sweep) -> bool:
+    """Tell whether threads compete for the interpreter more than for the disk or the cores."""
+    sides = [sweep.bundle.source, *(member.problem.target for member in sweep.bundle.members)]
+    is_coded = any(side.is_coded for side in sides)
+    is_large = has_large_blocks(sides, sweep.source.dtype.itemsize)
+    return not is_coded and not is_large and _is_local(sweep)
+
+
+def _is_local(sweep: Sweep) -> bool:
+    places = [sweep.source.place, *(outlet.target.place for outlet in sweep.outlets)]
+    return not any(map(is_url, places))
 
 
 class _Read(NamedTuple):
@@ -416,6 +431,7 @@ class _Run:
         behind = Account(share.behind - share.behind // _SPARE)
         crew = Alone(stagings[0]) if _is_tiny(sweep) else Crew(stagings, on_stop=held.close)
         self.room = Room(held, behind, buffers, crew)
+        self.cores = one_core() if _is_interpreted(sweep) else nullcontext()
         self.members = [
             Member(plan, outlet, self.room, counter.add)
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
@@ -440,7 +456,7 @@ class _Run:
 
     def walk_steps(self) -> None:
         """Take memory and queue reads for one step after another, until all are done."""
-        with self.room.crew as crew:
+        with self.cores, self.room.crew as crew:
             for step in self.bundle.steps():
                 members = self._make_room(step)
                 if members is None:

@@ -11,7 +11,7 @@ from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.staging import SLAB, room_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import numpy as np
 
@@ -32,6 +32,8 @@ _SMALLEST_SLAB = 16 * 2**10
 # This fraction of a large budget is staging. It costs few seeks, and saves much time.
 _PART_OF_BUDGET = 12
 _MOST_NEEDED = 32 * 2**20
+# To move a block of this size takes longer than everything else that is done for it.
+_LARGE_BLOCK = 2**19
 
 
 def staging_for(
@@ -88,6 +90,12 @@ def coding_bytes(sides: Collection[Side]) -> int:
     """
     reused = max(side.reused_bytes for side in sides)
     return reused + max(side.codec_bytes for side in sides)
+
+
+def has_large_blocks(sides: Iterable[Side], itemsize: int) -> bool:
+    """Tell whether moving the average block of every side takes most of the time."""
+    grids = [side.grid for side in sides]
+    return all(grid.size * itemsize >= grid.n_blocks * _LARGE_BLOCK for grid in grids)
 
 
 class Share(NamedTuple):

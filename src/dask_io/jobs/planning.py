@@ -13,7 +13,7 @@ import numpy as np
 from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import scratch_space
 from dask_io.engine.problem import converted, make_problem, side_in_pieces, side_of
-from dask_io.engine.staging import coding_bytes, slab_for, staging_for
+from dask_io.engine.staging import coding_bytes, has_large_blocks, slab_for, staging_for
 from dask_io.errors import (
     DataError,
     UsageError,
@@ -60,10 +60,6 @@ if TYPE_CHECKING:
     from dask_io.planning import AnyPlan, Device, Objective
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source, Target
-
-
-# Average size of a block, in bytes, above which moving it takes longer than everything else.
-_LARGE_BLOCK = 2**19
 
 
 class RequestedTarget(NamedTuple):
@@ -359,11 +355,9 @@ def _choose_plan(
 
 def count_workers(settings: Settings, sides: Sequence[Side], itemsize: int) -> int:
     """Return the number of threads: the requested number, or one that suits the problem."""
-    grids = [side.grid for side in sides]
-    is_long = all(grid.size * itemsize >= grid.n_blocks * _LARGE_BLOCK for grid in grids)
     # Uncommitted blocks of each thread delay consuming the source, so there are fewer threads.
     codes = settings.consume or any(side.is_coded for side in sides)
-    return settings.n_threads(codes=codes, long=is_long)
+    return settings.n_threads(codes=codes, long=has_large_blocks(sides, itemsize))
 
 
 def _refuse_consuming(source: Side, target: Side) -> None:

@@ -1,0 +1,97 @@
+"""Threads that share the interpreter stay on one core, and leave all others alone."""
+
+import ctypes
+import os
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.engine.one_core import one_core
+
+if not hasattr(os, "sched_setaffinity"):
+    pytest.skip("threads cannot be kept on a core", allow_module_level=True)
+
+ALL = os.sched_getaffinity(0)
+
+
+def cores_of_new_thread() -> set[int]:
+    """Return the cores that a thread may use which this one starts."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(os.sched_getaffinity, 0).result()
+
+
+def test_threads_started_inside_share_a_core() -> None:
+    """A thread and those it starts are on the same core; others may use all, and later all may."""
+    with ThreadPoolExecutor(1) as other:
+        other.submit(int).result()
+        with one_core():
+            inside, started = os.sched_getaffinity(0), cores_of_new_thread()
+            outside = other.submit(os.sched_getaffinity, 0).result()
+
+    assert len(inside) == 1
+    assert started == inside <= ALL
+    assert outside == os.sched_getaffinity(0) == ALL
+
+
+def test_all_cores_are_free_after_an_error() -> None:
+    """An error inside frees the cores, too."""
+    with pytest.raises(ZeroDivisionError), one_core():
+        raise ZeroDivisionError
+
+    assert os.sched_getaffinity(0) == ALL
+
+
+def refuse(*_: object) -> None:
+    """Refuse any call as a sandbox does."""
+    raise PermissionError
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [
+        (os, "sched_setaffinity", refuse),
+        (ctypes, "CDLL", lambda _: SimpleNamespace()),
+        (ctypes, "CDLL", lambda _: SimpleNamespace(sched_getcpu=lambda: -1)),
+        (sysconfig, "get_config_var", lambda _: 1),
+    ],
+    ids=["forbidden", "no such call", "unknown core", "no interpreter lock"],
+)
+def test_where_it_is_not_possible_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, *, where: Any, name: str, value: Any
+) -> None:
+    """Without the means, or without need, all cores stay free."""
+    monkeypatch.setattr(where, name, value)
+
+    with one_core():
+        assert os.sched_getaffinity(0) == ALL
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
+@pytest.mark.parametrize(
+    ("chunks", "codec", "shares"),
+    [(32, "none", True), (32, "zstd", False), (128, "none", False)],
+    ids=["small", "coded", "large"],
+)
+def test_only_small_blocks_without_a_codec_are_moved_on_one_core(
+    tmp_path: Path, chunks: int, codec: str, *, shares: bool
+) -> None:
+    """Codecs and long copies need all cores."""
+    np.save(tmp_path / "one.npy", np.arange(128**3, dtype="u2").reshape((128,) * 3))
+    found: list[int] = []
+
+    dask_io.split(
+        tmp_path / "one.npy",
+        tmp_path / "target.zarr",
+        chunks=chunks,
+        codec=codec,
+        progress=lambda _: found.append(len(os.sched_getaffinity(0))),
+    )
+
+    assert set(found) == {1 if shares else len(ALL)}
+    assert os.sched_getaffinity(0) == ALL
