@@ -33,6 +33,7 @@ from dask_io.storage.tally import Traffic
 from dask_io.stores.addressable import staged
 from dask_io.stores.padded import plain
 from dask_io.stores.store import Access
+from dask_io.stores.views import TargetView
 from dask_io.units import count, format_bytes, format_seconds, format_speed
 
 if TYPE_CHECKING:
@@ -365,11 +366,15 @@ def _is_tiny(sweep: Sweep) -> bool:
 
 
 def _is_interpreted(sweep: Sweep) -> bool:
-    """Tell whether threads compete for the interpreter more than for the disk or the cores."""
+    """Tell whether threads compete for the interpreter more than for the disk or the cores.
+
+    Processes that fill parts of one target compete for the cores, and could choose the same one.
+    """
+    is_part = any(isinstance(outlet.target, TargetView) for outlet in sweep.outlets)
     sides = [sweep.bundle.source, *(member.problem.target for member in sweep.bundle.members)]
     is_coded = any(side.is_coded for side in sides)
     is_large = has_large_blocks(sides, sweep.source.dtype.itemsize)
-    return not is_coded and not is_large and _is_local(sweep)
+    return not is_part and not is_coded and not is_large and _is_local(sweep)
 
 
 def _is_local(sweep: Sweep) -> bool:

@@ -95,3 +95,21 @@ def test_only_small_blocks_without_a_codec_are_moved_on_one_core(
 
     assert set(found) == {1 if shares else len(ALL)}
     assert os.sched_getaffinity(0) == ALL
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
+def test_parts_use_all_cores(tmp_path: Path) -> None:
+    """Several of them may run on one machine, and could choose the same core."""
+    np.save(tmp_path / "one.npy", np.arange(128**3, dtype="u2").reshape((128,) * 3))
+    dask_io.split(tmp_path / "one.npy", tmp_path / "source", chunks=32)
+    found: list[int] = []
+
+    dask_io.resplit(
+        tmp_path / "source",
+        tmp_path / "target",
+        chunks=16,
+        part=(1, 2),
+        progress=lambda _: found.append(len(os.sched_getaffinity(0))),
+    )
+
+    assert set(found) == {len(ALL)}
