@@ -228,9 +228,9 @@ def repair_text(repair: Repaired) -> str:
     if result.verified:
         size, time = format_bytes(result.n_bytes_written), format_seconds(result.seconds)
         written = count(result.blocks_written, "block")
-        head = f"rewrote {written}, {size}, in {time}; these were damaged:"
+        head = f"rewrote {written}, {size}, in {time}; these were damaged or changed:"
     else:
-        head = "these are damaged and would be rewritten:"
+        head = "these are damaged, or changed since, and the source's would replace them:"
     return "\n".join([head, *(f"  {damage_text(each)}" for each in repair.damaged)])
 
 
