@@ -16,7 +16,6 @@ from dask_io.formats.opening import open_source
 from dask_io.formats.places import holder_of
 from dask_io.formats.reopening import read_back, remake_target
 from dask_io.storage.medium import Durability
-from dask_io.stores.cf_attributes import FILL_VALUE
 from dask_io.stores.chunked_target import ChunkedTarget
 from dask_io.stores.container import INSIDE
 from dask_io.stores.scaling import SCALING
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Target
 
 LEFT_AS_IT_IS = (
-    "dask-io repair leaves it as it is, because this may be on purpose; to write it again from its "
-    "source, run the first command with --overwrite"
+    "this may be on purpose, so it is not repaired; to write it again from its source, run the "
+    "first command with --overwrite"
 )
 """The advice for an array that is intact, but not the one that was written."""
 # Metadata without which stored bytes have another meaning, and the words for it.
@@ -42,7 +41,7 @@ _MEANINGS = {
     "fill_value": "fill value",
     SCALING: "scaling",
 }
-_ATTRIBUTES = "scale_factor", "add_offset", FILL_VALUE
+_ATTRIBUTES = "scale_factor", "add_offset"
 
 
 def refuse_other_array(described: Mapping[str, Any], place: Location) -> None:
