@@ -296,6 +296,8 @@ def suggestion_to_json(found: Suggestion) -> dict[str, Any]:
     return {
         "chunks": list(found.chunks),
         "shards": found.shards and list(found.shards),
+        "array": found.array or None,
+        "dimensions": list(found.dimensions),
         "accesses": [
             {
                 "access": access.name,
