@@ -71,7 +71,7 @@ def test_arrays_come_before_their_coordinates(tmp_path: Path) -> None:
     """In a message that asks for one array."""
     dataset = xr.Dataset({"tas": (("lat", "lon"), np.zeros((2, 3)))}, {"lat": [1, 2]})
     dataset.to_zarr(tmp_path / "a.zarr", zarr_format=2)
-    with pytest.raises(UsageError, match="such as .*/tas, .*/lat"):
+    with pytest.raises(UsageError, match=r"such as .*/tas, .*/lat"):
         dask_io.open(tmp_path / "a.zarr")
 
 

@@ -147,7 +147,7 @@ class SeriesJob(Runnable):
             except BaseException:
                 output.target.give_up()
                 raise
-        return replace(result, not_kept=output.target.not_kept)
+        return replace(result, not_kept=output.record.not_kept)
 
     @raises_for_python
     def visualize(self) -> Report:

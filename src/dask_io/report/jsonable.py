@@ -193,6 +193,7 @@ def result_to_json(result: RunResult) -> dict[str, Any]:
         "peak_memory": result.peak_memory,
         "held": result.held,
         "blocks_written": result.blocks_written,
+        "blocks_left_out": result.blocks_left_out,
         "blocks_skipped": result.blocks_skipped,
         "verified": result.verified,
         "not_kept": list(result.not_kept),
