@@ -677,6 +677,19 @@ def test_a_file_with_another_array_is_left_as_it_is(tmp_path: Path) -> None:
     assert snapshot(place) == before
 
 
+def test_a_source_that_has_grown_is_nothing_to_a_healthy_target(tmp_path: Path) -> None:
+    """It is not needed, so its arrays are not compared with those that were copied from it."""
+    source, place = tmp_path / "in.h5", tmp_path / "out.h5"
+    with h5py.File(source, "w") as file:
+        file.create_dataset("a", data=ARRAY, chunks=(4, 12))
+        file["names"] = ["x", "y"]
+    dask_io.resplit(source, place, chunks=-1)
+    with h5py.File(source, "r+") as file:
+        del file["names"]
+        file["names"] = ["x", "y", "z"]
+    assert "nothing to repair" in run("repair", place)
+
+
 def test_values_changed_in_place_are_replaced(tmp_path: Path) -> None:
     """They are not told from damage, so the list of blocks says that it may be either."""
     place = make(tmp_path, CASES[6])

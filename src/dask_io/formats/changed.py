@@ -93,7 +93,8 @@ def say_reshaped(before: Sequence[int], after: Sequence[int], names: Sequence[ob
 
 def _differences(described: Mapping[str, Any], place: Location, found: Source) -> Iterator[str]:
     """Yield what makes an array another one than was described when it was written."""
-    since, before, after = "since it was written", tuple(described["shape"]), found.grid.shape
+    since, after = "since it was written", found.grid.shape
+    before = tuple(described.get("shape", after))
     if before != after:
         yield say_reshaped(before, after, found.metadata.get("dimension_names") or ())
     with suppress(DataError):

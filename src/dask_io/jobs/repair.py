@@ -36,6 +36,7 @@ from dask_io.jobs.planning import plan_to
 from dask_io.jobs.record import JobRecord, find_missing, is_tree, refuse_lost
 from dask_io.jobs.resume import plan_recorded
 from dask_io.jobs.targets import plan_resumes
+from dask_io.jobs.tree_job import refuse_changed_tree
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_resume import file_of, open_source_of, place_in, plan_tree_again
 from dask_io.jobs.verify import check_copies, refuse_other_arrays, reopen_group, share_memory
@@ -400,8 +401,7 @@ def _repair_group(
     """Repair the arrays of a group, then those copied verbatim, then the group's metadata."""
     found, settings = Repair(), options.settings
     names = [name for name in record.copies if _is_copy_damaged(place, record, name)]
-    if names:
-        _refuse_other_copies(place, record, names, settings)
+    _refuse_other_copies(place, record, names, settings)
     for name in record.arrays:
         each, chosen, inner = record.job_of(name), options, journal_at(place / name)
         if settings.source is not None:
@@ -430,20 +430,34 @@ def _is_copy_damaged(place: Location, record: TreeRecord, name: str) -> bool:
     return record.container.digests(place, [name])[name] != record.copies[name]
 
 
+def _damaged_copies(file: Location, record: TreeRecord) -> list[str]:
+    """Return the arrays that a file has copied verbatim and that differ; none if it is damaged."""
+    try:
+        found = record.container.digests(file, record.copies) if record.copies else {}
+    except DaskIOError:
+        return []
+    return [name for name, digest in record.copies.items() if found[name] != digest]
+
+
 def _refuse_other_copies(
     place: Location, record: TreeRecord, names: Sequence[str], settings: Settings
 ) -> None:
     """Refuse to copy arrays again that are intact, but have another shape than those of the source.
 
-    Their shape was not recorded. Nothing is refused if the source or the target cannot be read.
+    Their shape was not recorded. Nothing is refused if the source has changed, or if the source or
+    the target cannot be read.
 
     Raises
     ------
     DataError
         If there is one.
     """
+    if not names:
+        return
     try:
-        before = record.container.convert(open_source_of(record, settings)).arrays
+        tree = open_source_of(record, settings)
+        refuse_changed_tree(tree, record, "has changed")
+        before = record.container.convert(tree).arrays
         after = record.container.read_tree(holder_of(place), each=True).arrays
     except (DataError, StorageError, UsageError):
         return
@@ -509,7 +523,7 @@ def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) 
     """Rewrite a file with several arrays if any part of it is damaged."""
     place = file_of(journal)
     with _locked(place, journal, options):
-        _refuse_other_copies(place, record, tuple(record.copies), options.settings)
+        _refuse_other_copies(place, record, _damaged_copies(place, record), options.settings)
         found = Repair(tuple(_find_file_damage(place, journal, record, options)))
         if options.dry_run or not found.damaged:
             return found
