@@ -38,7 +38,7 @@ from dask_io.jobs.requests import (
     source_of,
 )
 from dask_io.jobs.settings import Settings, for_one_array
-from dask_io.jobs.suggesting import suggest_for
+from dask_io.jobs.suggesting import suggest_for, suggest_for_tree
 from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
 from dask_io.jobs.verify import check_again, plan_comparison
@@ -359,7 +359,8 @@ def suggest(
     Parameters
     ----------
     source
-        A path, or an array returned by `open`.
+        A path, or an array returned by `open`. For a group, or a file with several arrays, the
+        chunks suit the largest array, and are meant for all arrays with its dimensions.
     access
         How the array will be read: ``"time series"``, ``"along AXIS"``, ``"slices"``, ``"slices
         AXIS"``, ``"cubes"``, ``"cubes SIDE"``, or the largest region that is read at once. A list
@@ -382,8 +383,12 @@ def suggest(
     UsageError
         If an access is not understood.
     """
-    store = source_of(source, storage_options)
     accesses = [access] if isinstance(access, str) else list(access)
+    tree = find_tree(source, storage_options)
+    if tree is not None and tree.sources and not tree.levels:
+        device_of_tree = find_device(device, tree.place)
+        return suggest_for_tree(tree, accesses, device_of_tree, chunk_size)
+    store = source_of(source, storage_options)
     return suggest_for(store, accesses, find_device(device, store.place), chunk_size)
 
 

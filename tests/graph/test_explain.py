@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import dask_io
 from dask_io.planning import Plan
@@ -80,6 +81,29 @@ def test_what_was_created_outside_the_context_is_told(inputs: Path, tmp_path: Pa
 
     assert "outside the context of dask_io.optimize" in reason
     assert "create it within the context" in reason
+
+
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ("zarr", "xarray decodes the array (_ElementwiseFunctionArray); open it with mask_and"),
+        ("netcdf4", "xarray itself reads NetCDF files (NetCDF4ArrayWrapper)"),
+    ],
+)
+def test_what_xarray_decodes_is_told(engine: str, told: str, inputs: Path, tmp_path: Path) -> None:
+    """Also of a delayed object that was created within the context, whose layers are gone."""
+    place = inputs / "packed.zarr"
+    with dask_io.optimize(memory="1MiB"):
+        if engine != "zarr":
+            place = tmp_path / "plain.nc"
+            xr.Dataset({"t": (("y", "x"), values())}).to_netcdf(place, engine="netcdf4")
+        dataset = xr.open_dataset(place, engine=engine, chunks={}).chunk(y=25, x=44)
+        dataset["t"].encoding.clear()
+        stored = dataset.to_zarr(tmp_path / "x.zarr", zarr_format=2, compute=False)
+
+        (reason,) = dask_io.explain(stored).reasons
+
+    assert reason.startswith(told)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,21 @@ def test_resplit_makes_the_blocks_that_were_asked_for(source: Path, tmp_path: Pa
     assert "; verified" in told
 
 
+@pytest.mark.parametrize("name", ["b.zarr", "b.h5"])
+def test_blocks_that_are_not_stored_are_not_counted_as_written(name: str, tmp_path: Path) -> None:
+    """They contain only the fill value; their seeks are not missing from the prediction."""
+    array = np.arange(1, 401, dtype="i4").reshape(20, 20)
+    array[10:, 10:] = 0
+    np.save(tmp_path / "a.npy", array)
+    words = ["resplit", tmp_path / "a.npy", tmp_path / name, "--chunks", "5,5", "--codec", "gzip"]
+    told = run(*words)
+    assert "wrote 12 blocks" in told
+    assert "; 4 have only the fill value and are not stored" in told
+    assert "1 read and 12 write seeks, as predicted for the blocks that are stored" in told
+    result = json.loads(run(*words, "--overwrite", "--json"))["result"]
+    assert (result["blocks_written"], result["blocks_left_out"]) == (16, 4)
+
+
 def test_a_run_in_json_is_one_object(source: Path, tmp_path: Path) -> None:
     """Counted seeks are the predicted ones."""
     told = run("resplit", source, tmp_path / "x", "--chunks", "5,4,8", "--json", "--verify")

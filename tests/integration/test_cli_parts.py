@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 import dask_io
+from dask_io.formats.zarr.quiet import quiet
 from tests.commands import fail, invoke, run
 
 ARRAY = np.arange(24 * 20, dtype="u2").reshape(24, 20)
@@ -21,6 +23,29 @@ def source(tmp_path: Path) -> Path:
     """An array in one file."""
     np.save(tmp_path / "a.npy", ARRAY)
     return tmp_path / "a.npy"
+
+
+def test_a_dataset_is_complete_after_its_variables_were_written_in_parts(tmp_path: Path) -> None:
+    """As the page on climate data shows: xarray adds coordinates and attributes."""
+    axes, maps = ("time", "lat", "lon"), np.arange(6 * 4 * 5, dtype="f4").reshape(6, 4, 5)
+    dataset = xr.Dataset(
+        {"tas": (axes, maps, {"units": "K"}), "pr": (axes, -maps)},
+        {"time": np.arange(6), "lat": np.arange(4.0), "lon": np.arange(5.0)},
+        {"title": "a year"},
+    )
+    source, target = tmp_path / "year.nc", tmp_path / "shared.zarr"
+    dataset.to_netcdf(source)
+    for name in ("tas", "pr"):
+        words = ["--chunks", "time=-1,lat=2,lon=2", "--processes", "2"]
+        run("resplit", f"{source}::/{name}", f"{target}::/{name}", *words)
+
+    rest = xr.open_dataset(source).drop_vars(["tas", "pr"])
+    rest.to_zarr(target, mode="a", consolidated=False)
+
+    with quiet():
+        found = xr.open_zarr(target, consolidated=False).load()
+    xr.testing.assert_identical(found, xr.open_dataset(source).load())
+    run("verify", source, target)
 
 
 def test_a_job_array_writes_a_target(source: Path, tmp_path: Path) -> None:

@@ -402,6 +402,7 @@ def test_the_plan_of_a_group_is_that_of_its_arrays(tmp_path: Path) -> None:
     assert told["arrays"]["time"]["strategy"] == "copy"
     assert done.held == job.plan.held_bytes == told["memory"]["held"]
     assert "in all 6 arrays" in text
+    assert "written as zarr" in text
     assert job.output is not None
     assert list(job.output.target.digests()) == ["crs", "station"]
 

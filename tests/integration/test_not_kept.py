@@ -86,6 +86,30 @@ def test_attributes_of_zarr(
         assert dask_io.info(tmp_path / target).metadata["attributes"] == attributes
 
 
+@pytest.mark.parametrize(("is_checked", "lost"), [(False, ()), (True, ("codec",))])
+def test_codecs_of_one_array_and_of_all(
+    is_checked: bool,  # noqa: FBT001 - a case
+    lost: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    """A codec that Zarr 3 lacks is told of in both cases; Blosc stands for shuffle and zlib."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("a", "b"):
+            file.create_dataset(
+                name,
+                data=VALUES,
+                chunks=(2, 6),
+                compression="gzip",
+                shuffle=True,
+                fletcher32=is_checked,
+            )
+
+    one = dask_io.resplit(f"{tmp_path}/a.h5::/a", tmp_path / "one.zarr", chunks=(4, 3))
+    both = dask_io.resplit(tmp_path / "a.h5", tmp_path / "both.zarr", chunks=-1)
+
+    assert one.not_kept == both.not_kept == lost
+
+
 @pytest.mark.parametrize("target", ["b.h5", "b.nc", "b.zarr"])
 def test_names_of_dimensions_have_one_place(target: str, tmp_path: Path) -> None:
     """They are no attribute any more where they have another place."""

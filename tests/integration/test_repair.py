@@ -571,6 +571,134 @@ def test_a_file_of_several_arrays_is_repaired(
     assert "nothing to repair" in run("repair", place)
 
 
+def rewrite_document(path: Path, old: str, new: str) -> None:
+    """Change a document so that it stays valid."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def append_rows(place: Path) -> None:
+    """Append to a Zarr array, as xarray does: blocks at the edge get the new values, too."""
+    array = zarr.open_array(place, mode="r+")
+    array.resize((33, 12))
+    array[20:] = 7
+
+
+def drop_rows(place: Path) -> None:
+    """Leave out the last blocks of block files."""
+    rewrite_document(place / "dask-io.json", "[20, 12]", "[15, 12]")
+    for path in place.glob("b_3_*.npy"):
+        path.unlink()
+
+
+def replace_dataset(path: Path) -> None:
+    """Put another dataset of the same name and shape into an HDF5 file."""
+    with h5py.File(path, "r+") as file:
+        (name,) = (name for name, each in file.items() if each.ndim == 2)
+        del file[name]
+        file.create_dataset(name, data=ARRAY + 0.5, chunks=(5, 4))
+
+
+OTHERS: list[tuple[Case, Callable[[Path], None], str]] = [
+    (CASES[6], append_rows, "has grown from 20 to 33 along axis 0 since"),
+    (CASES[8], append_rows, "has grown from 20 to 33 along axis 0 since"),
+    (CASES[9], append_rows, "has grown from 20 to 33 along axis 0 since"),
+    (
+        CASES[6],
+        lambda place: rewrite_document(place / "zarr.json", '"fill_value": 0', '"fill_value": 1'),
+        "its fill value has changed since",
+    ),
+    (
+        Case("out.n5", "", {"chunks": (5, 4)}),
+        lambda place: rewrite_document(place / "attributes.json", "int32", "float32"),
+        "its dtype has changed from int32 to float32 since",
+    ),
+    (CASES[0], drop_rows, "shape of the array has changed from 20 x 12 to 15 x 12 since"),
+    (
+        CASES[10],
+        lambda place: np.save(place, ARRAY[:, :11]),
+        "shape of the array has changed from 20 x 12 to 20 x 11 since",
+    ),
+    (FILES[-3], replace_dataset, "its dtype has changed from int32 to float64 since"),
+    (FILES[-1], replace_dataset, "its dtype has changed from int32 to float64 since"),
+    (
+        Case("out.ome.zarr", "", {"chunks": (5, 4)}),
+        lambda place: append_rows(place / "0"),
+        "has grown from 20 to 33 along y since",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "change", "told"), OTHERS)
+def test_another_array_is_not_damage(
+    case: Case, change: Callable[[Path], None], told: str, tmp_path: Path
+) -> None:
+    """Somebody has put it there: `repair` refuses it, and `verify` says why, not to repair it."""
+    place = make(tmp_path, case)
+    run("verify", place)
+    change(place)
+    before = snapshot(place)
+    for command in (["verify", place], ["repair", place], ["repair", place, "--dry-run"]):
+        said = fail(*command, code=1)
+        assert told in said
+        assert "repair it with" not in said
+        assert snapshot(place) == before
+
+
+def test_a_group_with_another_array_is_left_as_it_is(tmp_path: Path) -> None:
+    """Also what is damaged in it, and an array that was copied as it is and has grown."""
+    place = make_group(tmp_path)
+    flip(place / "day/temp/c/1/1")
+    zarr.open_group(place, mode="r+").create_array("scale", shape=(3,), dtype="f8", overwrite=True)
+    before = snapshot(place)
+    for more in ([], ["--dry-run"]):
+        assert "shape of the array has changed" in fail("repair", place, *more, code=1)
+    append_rows(place / "day/temp")
+    before = snapshot(place)
+    for command in ("verify", "repair"):
+        assert "day/temp: the array has grown" in fail(command, place, code=1)
+    assert snapshot(place) == before
+
+
+def test_a_file_with_another_array_is_left_as_it_is(tmp_path: Path) -> None:
+    """A file of several arrays would be replaced as a whole, with what was changed on purpose."""
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file.create_dataset("a", data=ARRAY, chunks=(4, 12), maxshape=(None, 12))
+        file.create_dataset("b", data=-ARRAY, chunks=(4, 12))
+        file["text"] = "as it is"
+    place = tmp_path / "out.h5"
+    dask_io.resplit(tmp_path / "in.h5", place, chunks=(5, 4))
+    with h5py.File(place, "r+") as file:
+        file["a"].resize((30, 12))
+    before = snapshot(place)
+    for command in ("verify", "repair"):
+        assert "/a: the array has grown from 20 to 30" in fail(command, place, code=1)
+    assert snapshot(place) == before
+
+
+def test_a_source_that_has_grown_is_nothing_to_a_healthy_target(tmp_path: Path) -> None:
+    """It is not needed, so its arrays are not compared with those that were copied from it."""
+    source, place = tmp_path / "in.h5", tmp_path / "out.h5"
+    with h5py.File(source, "w") as file:
+        file.create_dataset("a", data=ARRAY, chunks=(4, 12))
+        file["names"] = ["x", "y"]
+    dask_io.resplit(source, place, chunks=-1)
+    with h5py.File(source, "r+") as file:
+        del file["names"]
+        file["names"] = ["x", "y", "z"]
+    assert "nothing to repair" in run("repair", place)
+
+
+def test_values_changed_in_place_are_replaced(tmp_path: Path) -> None:
+    """They are not told from damage, so the list of blocks says that it may be either."""
+    place = make(tmp_path, CASES[6])
+    zarr.open_array(place, mode="r+")[0, 0] = 99
+    assert "these are damaged, or changed since" in look(place)
+    run("repair", place)
+    assert dask_io.verify(place)
+
+
 def test_icechunk_says_what_to_do(tmp_path: Path) -> None:
     """What it has stored is never changed."""
     pytest.importorskip("icechunk")
@@ -618,8 +746,8 @@ def test_what_repair_prints(tmp_path: Path) -> None:
     place = make(tmp_path, CASES[0])
     assert run("repair", place) == f"{place}: nothing to repair: 12 blocks checked, none damaged\n"
     flip(place / "b_1_2.npy")
-    lines = f"{place}: these are damaged and would be rewritten:\n  {place}: block 1,2\n"
-    assert look(place) == lines
+    head = "these are damaged, or changed since, and the source's would replace them:"
+    assert look(place) == f"{place}: {head}\n  {place}: block 1,2\n"
     advised = f"is damaged; repair it with: dask-io repair {place}"
     assert fail("repair", place, "--dry-run", "--quiet", code=1).endswith(advised)
     told = json.loads(run("repair", place, "--json", "--memory", "1MiB", "--workers", "1"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import xarray as xr
 
 import dask_io
+from dask_io.errors import UsageError
 from tests.commands import fail, run
 
 if TYPE_CHECKING:
@@ -38,6 +39,40 @@ def test_the_suggested_command_runs(year: str, tmp_path: Path) -> None:
     found = dask_io.suggest(year, access=["time series", "slices"])
     assert dask_io.info(target).grid.longest == found.chunks
     assert found.after[0].requests < found.before[0].requests == 365
+
+
+@pytest.mark.parametrize("name", ["year.nc", "year.zarr"])
+def test_a_whole_dataset_gets_the_chunks_of_its_largest_array(name: str, tmp_path: Path) -> None:
+    """By dimension, so that the command makes them for all variables."""
+    maps = np.zeros((365, 40, 60), "f4")
+    axes = ("time", "lat", "lon")
+    dataset = xr.Dataset({"tas": (axes, maps), "mask": (axes[1:], maps[0])})
+    dataset = dataset.assign_coords(time=np.arange(365.0))
+    encoding: Any = {"tas": {"chunksizes": (1, 40, 60)}}
+    if name == "year.nc":
+        dataset.to_netcdf(tmp_path / name, encoding=encoding)
+    else:
+        dataset.to_zarr(tmp_path / name, zarr_format=2)
+    words = ["suggest", tmp_path / name, "--access", "time series", "--access", "slices"]
+    printed = run(*words)
+
+    assert "Suggested chunks for tas, the largest array" in printed
+    *_, command = printed.strip().splitlines()
+    target = tmp_path / "DST.zarr"
+    _, *given = command.replace("DST.zarr", str(target)).split()
+    run(*given)
+    told = json.loads(run(*words, "--json"))
+    assert (told["array"], told["dimensions"]) == ("tas", list(axes))
+    assert dask_io.info(f"{target}::/tas").grid.longest == tuple(told["chunks"])
+    assert dask_io.info(f"{target}::/mask").grid.longest == tuple(told["chunks"][1:])
+
+
+def test_arrays_come_before_their_coordinates(tmp_path: Path) -> None:
+    """In a message that asks for one array."""
+    dataset = xr.Dataset({"tas": (("lat", "lon"), np.zeros((2, 3)))}, {"lat": [1, 2]})
+    dataset.to_zarr(tmp_path / "a.zarr", zarr_format=2)
+    with pytest.raises(UsageError, match=r"such as .*/tas, .*/lat"):
+        dask_io.open(tmp_path / "a.zarr")
 
 
 def test_json_and_python_agree(year: str) -> None:

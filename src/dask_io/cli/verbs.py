@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import repeat
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -167,11 +168,12 @@ def suggest(
 ) -> None:
     r"""Suggest chunks of SRC that suit how it will be read.
 
-    Shows what each access costs now, and what it would cost with the suggested chunks.
+    Shows what each access costs now, and what it would cost with the suggested chunks. For a group
+    or a file with several arrays, the chunks suit the largest array.
 
     \b
     Examples:
-      dask-io suggest year.nc::/tas --access 'time series' --access slices
+      dask-io suggest year.nc --access 'time series' --access slices
       dask-io suggest scan/ --access 'cubes 128'
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
@@ -494,9 +496,14 @@ def completion(shell: str) -> None:
 
 def _resplit_command(found: Suggestion, src: str) -> str:
     """Return the command that makes the suggested chunks."""
-    chosen = f"--chunks {','.join(map(str, found.chunks))}"
+
+    def written(lengths: tuple[int, ...]) -> str:
+        names = (f"{quote(name)}=" for name in found.dimensions) if found.array else repeat("")
+        return ",".join(f"{name}{length}" for name, length in zip(names, lengths, strict=False))
+
+    chosen = f"--chunks {written(found.chunks)}"
     if found.shards is not None:
-        chosen += f" --shards {','.join(map(str, found.shards))}"
+        chosen += f" --shards {written(found.shards)}"
     return f"dask-io resplit {quote(src)} DST.zarr {chosen}"
 
 

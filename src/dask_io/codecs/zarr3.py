@@ -58,9 +58,20 @@ def _blosc(compressor: str, level: int) -> Config:
     return {"id": "blosc", "cname": compressor, "clevel": min(9, level), "shuffle": 1}
 
 
-def is_replaced(codecs: Iterable[Config], dtype: DType) -> bool:
-    """Tell whether Zarr 3 lacks a codec of a source, and an equivalent of it."""
-    return any((_replace(each, dtype) or DEFAULT)["id"] != _same(each) for each in codecs)
+def is_replaced(codecs: Sequence[Config], dtype: DType) -> bool:
+    """Tell whether Zarr 3 lacks a codec of a source, and an equivalent of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shuffled = {"id": "shuffle", "elementsize": 2}
+    >>> [is_replaced([shuffled, {"id": name}], np.dtype("u2")) for name in ("zlib", "lzma")]
+    [False, True]
+    """
+    made = {each["id"] for each in in_zarr3(codecs, dtype)} - {each["id"] for each in codecs}
+    # Blosc shuffles the same bytes.
+    left = [each for each in codecs if "blosc" not in made or each["id"] != "shuffle"]
+    return any((_replace(each, dtype) or DEFAULT)["id"] != _same(each) for each in left)
 
 
 def find_unspecified(codecs: Iterable[Config], dtype: DType) -> list[str]:

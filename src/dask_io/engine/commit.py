@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError
-from dask_io.journal.ledger import CHANGED_LINE, dropped_line_of, freed_line_of, join
+from dask_io.journal.ledger import CHANGED_LINE, NOTHING, dropped_line_of, freed_line_of, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +62,7 @@ class Outlet:
         self._waiting: list[Written] = []
         self._n_bytes = 0
         self._n_blocks = ledger.n_blocks if ledger else 0
+        self.n_left_out = 0
         self._lock = Lock()
 
     def check(self) -> None:
@@ -85,6 +86,8 @@ class Outlet:
             self._waiting.append(cell)
             self._n_bytes += n_bytes
             self._n_blocks += cell.is_last
+            is_block = cell.region == self.target.grid.block(cell.index)
+            self.n_left_out += is_block and cell.checksum == NOTHING
             if len(self._waiting) < MOST_CELLS and self._n_bytes < MOST_BYTES:
                 return
             # A single-file target gets its name with the last cells, so they wait for `finish`.

@@ -88,6 +88,7 @@ class RunResult(Displayed):
     by an earlier run. `not_kept` lists the metadata of the source that the target's format cannot
     store. Of the bytes written, `n_bytes_scratch` went to scratch files.
     `n_bytes_array` is the size of the data that was written before it was encoded, 0 if unknown.
+    Of `blocks_written`, `blocks_left_out` contain only the fill value and are not stored.
     """
 
     seconds: float
@@ -103,6 +104,7 @@ class RunResult(Displayed):
     not_kept: tuple[str, ...] = ()
     n_bytes_scratch: int = 0
     n_bytes_array: int = 0
+    blocks_left_out: int = 0
 
     def describe(self, *, unit: str = "block") -> str:
         """Describe what the run wrote, in one line."""
@@ -110,10 +112,15 @@ class RunResult(Displayed):
         n_bytes, on_disk = self.n_bytes_array or stored, ""
         if stored < n_bytes:
             on_disk = f" in {format_bytes(stored)} on disk"
+        left_out = self.blocks_left_out
+        blocks = count(self.blocks_written - left_out, unit)
         done = (
-            f"wrote {count(self.blocks_written, unit)}, {format_bytes(n_bytes)}{on_disk}, in "
+            f"wrote {blocks}, {format_bytes(n_bytes)}{on_disk}, in "
             f"{format_seconds(self.seconds)} ({format_speed(n_bytes, self.seconds)})"
         )
+        if left_out:
+            have, are = ("has", "is") if left_out == 1 else ("have", "are")
+            done += f"; {left_out:,} {have} only the fill value and {are} not stored"
         skipped = f"; {self.blocks_skipped:,} were already there" if self.blocks_skipped else ""
         verified = "; verified: read back and compared" if self.verified else ""
         names = ", ".join(self.not_kept).replace("_", " ")
@@ -136,6 +143,8 @@ class RunResult(Displayed):
             "written",
             f"{count(self.blocks_written, 'block')}, {format_bytes(self._n_bytes_moved)}",
         )
+        if self.blocks_left_out:
+            yield "only fill value", f"{count(self.blocks_left_out, 'block')}, not stored"
         if self.blocks_skipped:
             yield "already there", count(self.blocks_skipped, "block")
         speed = format_speed(self._n_bytes_moved, self.seconds)
@@ -176,6 +185,7 @@ class RunResult(Displayed):
             not_kept=other.not_kept,
             n_bytes_scratch=self.n_bytes_scratch + other.n_bytes_scratch,
             n_bytes_array=self.n_bytes_array + other.n_bytes_array,
+            blocks_left_out=self.blocks_left_out + other.blocks_left_out,
         )
 
 
@@ -265,6 +275,7 @@ def run_sweeps(
         blocks_written=progress.n_blocks_written - progress.n_blocks_skipped,
         blocks_skipped=progress.n_blocks_skipped,
         n_bytes_array=progress.n_bytes_written - progress.n_bytes_skipped,
+        blocks_left_out=sum(outlet.n_left_out for outlet in outlets),
     )
 
 

@@ -75,6 +75,7 @@ def run_spill(
         blocks_skipped=blocks_skipped,
         n_bytes_scratch=first.n_bytes_written,
         n_bytes_array=second.n_bytes_array,
+        blocks_left_out=second.blocks_left_out,
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask._task_spec import Task
+from dask._task_spec import DataNode, Task
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
+from dask_io.graph.match import DeclinedError
+from dask_io.graph.objects import source_of
 from dask_io.graph.optimizer import active_options
 from dask_io.graph.plan_tasks import PlanTask
 from dask_io.graph.rewrite import analyze
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 
 
 _MOST_DRAWN = 4
-_OUTSIDE = (
-    "this Delayed was created outside the context of dask_io.optimize, and Dask optimizes it only "
-    "then; create it within the context"
+_UNTRACED = (
+    "this Delayed has no plan, and Dask optimizes it only when it is created: if that was outside "
+    "the context of dask_io.optimize, create it within the context; otherwise explain the array "
+    "or dataset that it stores"
 )
 
 
@@ -102,9 +105,22 @@ def explain(*collections: Any, **options: Unpack[Options]) -> Explanation:
     reasons = analysis.reasons
     if not (plan_tasks or reasons or analysis.clusters):
         is_late = any(isinstance(each, Delayed) for each in collections)
-        unknown = _OUTSIDE if is_late else "the graph neither reads nor stores an array"
-        reasons = analysis.reasons_read or [unknown]
+        unknown = _UNTRACED if is_late else "the graph neither reads nor stores an array"
+        declined = [*analysis.reasons_read, *(_declined_sources(graph) if is_late else ())]
+        reasons = list(dict.fromkeys(declined)) or [unknown]
     return Explanation(tuple(reasons), plan_tasks, tuple(analysis.clusters))
+
+
+def _declined_sources(graph: HighLevelGraph) -> Iterator[str]:
+    """Yield why the sources in the graph of a Delayed, which has no layers, are declined."""
+    for node in graph.to_dict().values():
+        for each in (node, *getattr(node, "args", ())):
+            value = each.value if isinstance(each, DataNode) else None
+            if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+                try:
+                    source_of(value)
+                except DeclinedError as declined:
+                    yield str(declined)
 
 
 def _plan_tasks_in(layer: Any) -> list[PlanTask]:

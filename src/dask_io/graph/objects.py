@@ -92,11 +92,24 @@ def _unwrap(obj: Any) -> Any:
         return obj
     for name in _XARRAY:
         if _name(obj) != name:
-            raise DeclinedError(f"xarray decodes the array ({type(obj).__name__})")
+            raise DeclinedError(_why_not(type(obj).__name__))
         if name.endswith("LazilyIndexedArray") and any(key != _WHOLE for key in obj.key.tuple):
             raise DeclinedError("xarray reads an indexed part of the array")
         obj = obj.array if name != _XARRAY[-1] else obj._array  # noqa: SLF001 - xarray has no other name for it
     return obj
+
+
+def _why_not(kind: str) -> str:
+    """Explain which of xarray's own classes is in the way, and the way out."""
+    if "NetCDF" in kind:
+        return (
+            f"xarray itself reads NetCDF files ({kind}), so their blocks are not known; use "
+            "dask_io.resplit or dask_io.open with the file"
+        )
+    return (
+        f"xarray decodes the array ({kind}); open it with mask_and_scale=False, or use "
+        "dask_io.resplit with the store"
+    )
 
 
 def _name(obj: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,13 +18,14 @@ from dask_io.stores.container import INSIDE
 from dask_io.stores.coordinates import Coordinate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dask_io.geometry import Region
     from dask_io.hierarchy.tree import Tree, TreeArray
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source
 
+_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?")
 # Bytes of a coordinate whose values are searched.
 _LONGEST = 32 * 2**20
 
@@ -63,11 +66,12 @@ def region_of(
         region = ranges.region(shape, names, find)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    said = [
-        _resolution(names[axis] or axis if names else axis, each, region.bounds[axis])
-        for axis, each in sorted(given.items())
-        if each.has_values
-    ]
+    near = partial(_coordinate_near, store, storage_options=storage_options)
+    said = []
+    for axis, each in sorted(given.items()):
+        name = names[axis] if names else None
+        if name is not None and (each.has_values or name in ranges.by_axis):
+            said += _resolution(name, each, region.bounds[axis], near)
     if not region.size and all(shape):
         resolved = f" ({', '.join(said)})" if said else ""
         raise UsageError(
@@ -76,8 +80,29 @@ def region_of(
     return Resolved(region, ", ".join(said))
 
 
-def _resolution(axis: int | str, given: Range, bounds: tuple[int, int]) -> str:
-    return f"{axis}={given} is {bounds[0]}:{bounds[1]}"
+def _resolution(
+    name: str, given: Range, bounds: tuple[int, int], coordinate_of: Callable[[str], Coordinate]
+) -> list[str]:
+    """Describe which indices a range of a dimension has, and which elements of its coordinate.
+
+    Nothing is said about a range of indices without a coordinate, or if that counts its elements.
+    """
+    start, stop = bounds
+    ends: list[str] = []
+    if start < stop:
+        # A coordinate that cannot be read or shown is not needed for indices.
+        with suppress(DataError, StorageError, UsageError, IndexError):
+            coordinate = coordinate_of(name)
+            ends = [coordinate.show(start), coordinate.show(stop - 1)]
+    elements = f", {' to '.join(ends)}" if ends else ""
+    if given.has_values:
+        return [f"{name}={given} is {start}:{stop}{elements}"]
+    if not ends or ends == [str(start), str(stop - 1)]:
+        return []
+    values = Range(*(None if each is None else str(each) for each in given))
+    is_number = all(_NUMBER.fullmatch(each) for each in ends)
+    advice = f"; for values write {name}={values}" if is_number else ""
+    return [f"{name}={given} are indices{elements}{advice}"]
 
 
 def _coordinate_near(
@@ -149,14 +174,14 @@ def part_of(tree: Tree, ranges: Ranges) -> Part:
             found = bounds_of(each, length, name, partial(_find, tree, str(name)))
         except ValueError as error:
             raise UsageError(str(error)) from None
-        resolution = _resolution(name, each, found)
+        resolution = _resolution(str(name), each, found, partial(_coordinate_in, tree))
         if length and found[0] == found[1]:
-            resolved = f" ({resolution})" if each.has_values else ""
+            resolved = f" ({resolution[0]})" if resolution else ""
             raise UsageError(
                 f"the range {each} of {name} is empty{resolved}; give at least one element"
             )
         bounds[str(name)] = found
-        said += [resolution] if each.has_values else []
+        said += resolution
     return Part(bounds, ", ".join(said))
 
 
@@ -200,6 +225,11 @@ def _length_of(tree: Tree, dimension: str) -> int:
 
 def _find(tree: Tree, dimension: str, value: str) -> int:
     """Return the index of a value in the coordinate of a dimension."""
+    return _coordinate_in(tree, dimension).find(value)
+
+
+def _coordinate_in(tree: Tree, dimension: str) -> Coordinate:
+    """Return the coordinate of a dimension of a group or a file."""
     found = {
         name: each
         for name, each in tree.arrays.items()
@@ -211,4 +241,4 @@ def _find(tree: Tree, dimension: str, value: str) -> int:
             f"{tree.place} has no coordinate {dimension} in which values could be found; give "
             "indices"
         )
-    return _read(dimension, readable[0].source).find(value)
+    return _read(dimension, readable[0].source)

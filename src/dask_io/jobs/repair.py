@@ -27,6 +27,7 @@ from dask_io.errors import (
     StorageError,
     UsageError,
 )
+from dask_io.formats.changed import LEFT_AS_IT_IS, refuse_other_array, say_reshaped
 from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished, targets_in
 from dask_io.formats.reopening import read_back, remake_target
 from dask_io.hierarchy.container import UndividedTarget
@@ -35,9 +36,10 @@ from dask_io.jobs.planning import plan_to
 from dask_io.jobs.record import JobRecord, find_missing, is_tree, refuse_lost
 from dask_io.jobs.resume import plan_recorded
 from dask_io.jobs.targets import plan_resumes
+from dask_io.jobs.tree_job import refuse_changed_tree
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_resume import file_of, open_source_of, place_in, plan_tree_again
-from dask_io.jobs.verify import check_copies, reopen_group, share_memory
+from dask_io.jobs.verify import check_copies, refuse_other_arrays, reopen_group, share_memory
 from dask_io.journal.journal import is_sealed, read_lines
 from dask_io.journal.ledger import Ledger, any_freed, join
 from dask_io.journal.logs import logs_of
@@ -227,6 +229,8 @@ def _repair(place: Location, journal: Location, options: RepairOptions) -> Repai
         _complete(place, options)
     if is_tree(journal):
         record = TreeRecord.read(journal)
+        # All arrays are checked before any is changed.
+        refuse_other_arrays(place, record)
         if record.divided is not None:
             return _repair_group(place, record, record.divided, options)
         return _repair_file(journal, record, options)
@@ -252,6 +256,7 @@ class _ArrayRepair:
 
     def run(self) -> Repair:
         """Look for damage and, unless it is a dry run, repair it."""
+        refuse_other_array(self.record.target, self.place)
         options, target = self.options, self._target_at(self.place)
         with _locked(self.place, self.journal, options):
             damage, blocks = self._find_damage(target)
@@ -395,6 +400,8 @@ def _repair_group(
 ) -> Repair:
     """Repair the arrays of a group, then those copied verbatim, then the group's metadata."""
     found, settings = Repair(), options.settings
+    names = [name for name in record.copies if _is_copy_damaged(place, record, name)]
+    _refuse_other_copies(place, record, names, settings)
     for name in record.arrays:
         each, chosen, inner = record.job_of(name), options, journal_at(place / name)
         if settings.source is not None:
@@ -405,7 +412,6 @@ def _repair_group(
         else:
             repaired = _repair(place / name, inner, chosen)
         found = found.followed_by(repaired)
-    names = [name for name in record.copies if _is_copy_damaged(place, record, name)]
     if names and not options.dry_run:
         _copy_again(place, record, container, names, options)
     target = reopen_group(place, record, container)
@@ -422,6 +428,47 @@ def _is_copy_damaged(place: Location, record: TreeRecord, name: str) -> bool:
     if not (place / name).is_dir():
         return True
     return record.container.digests(place, [name])[name] != record.copies[name]
+
+
+def _damaged_copies(file: Location, record: TreeRecord) -> list[str]:
+    """Return the arrays that a file has copied verbatim and that differ; none if it is damaged."""
+    try:
+        found = record.container.digests(file, record.copies) if record.copies else {}
+    except DaskIOError:
+        return []
+    return [name for name, digest in record.copies.items() if found[name] != digest]
+
+
+def _refuse_other_copies(
+    place: Location, record: TreeRecord, names: Sequence[str], settings: Settings
+) -> None:
+    """Refuse to copy arrays again that are intact, but have another shape than those of the source.
+
+    Their shape was not recorded. Nothing is refused if the source has changed, or if the source or
+    the target cannot be read.
+
+    Raises
+    ------
+    DataError
+        If there is one.
+    """
+    if not names:
+        return
+    try:
+        tree = open_source_of(record, settings)
+        refuse_changed_tree(tree, record, "has changed")
+        before = record.container.convert(tree).arrays
+        after = record.container.read_tree(holder_of(place), each=True).arrays
+    except (DataError, StorageError, UsageError):
+        return
+    for name in names:
+        if name not in before or name not in after:
+            continue
+        old, new = before[name].shape, after[name].shape
+        # The shape of an array that is not understood is empty, too.
+        if new and old != new:
+            problem = say_reshaped(old, new, after[name].dimensions)
+            raise DataError(f"{place}{INSIDE}/{name}", [problem], LEFT_AS_IT_IS)
 
 
 def _copy_again(
@@ -476,6 +523,7 @@ def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) 
     """Rewrite a file with several arrays if any part of it is damaged."""
     place = file_of(journal)
     with _locked(place, journal, options):
+        _refuse_other_copies(place, record, _damaged_copies(place, record), options.settings)
         found = Repair(tuple(_find_file_damage(place, journal, record, options)))
         if options.dry_run or not found.damaged:
             return found

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dask_io.errors import UsageError, list_names
 from dask_io.jobs.settings import parse_ranges, parse_size
 from dask_io.planning.suggest import MOST_CHUNK, AccessPattern, Blocks, Suggestion, suggest_chunks
+from dask_io.stores.container import INSIDE
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dask_io.hierarchy.tree import Tree
     from dask_io.planning import Device
     from dask_io.stores.store import Source
 
@@ -51,6 +54,28 @@ def suggest_for(
         device=device,
         most_bytes=MOST_CHUNK if chunk_size is None else parse_size(chunk_size),
     )
+
+
+def suggest_for_tree(
+    tree: Tree, accesses: Sequence[str], device: Device, chunk_size: int | str | None = None
+) -> Suggestion:
+    """Suggest chunks, by dimension, that suit the largest array of a group or a file.
+
+    Raises
+    ------
+    UsageError
+        If it has no names of dimensions, or as for `suggest_for`.
+    """
+    name, source = max(tree.sources.items(), key=lambda item: item[1].grid.size)
+    dimensions = tree.arrays[name].dimensions
+    if not all(dimensions):
+        listed = list_names(f"{tree.place}{INSIDE}/{each}" for each in sorted(tree.sources))
+        raise UsageError(
+            f"{tree.place} holds several arrays, and the dimensions of the largest have no names; "
+            f"give one, such as {listed}"
+        )
+    found = suggest_for(source, accesses, device, chunk_size)
+    return replace(found, array=name, dimensions=tuple(map(str, dimensions)))
 
 
 def parse_access(text: str, shape: tuple[int, ...], names: Sequence[str] = ()) -> AccessPattern:

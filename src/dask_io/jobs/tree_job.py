@@ -147,7 +147,8 @@ class SeriesJob(Runnable):
             except BaseException:
                 output.target.give_up()
                 raise
-        return replace(result, not_kept=output.target.not_kept)
+        lost = (*output.target.not_kept, *output.record.not_kept)
+        return replace(result, not_kept=tuple(dict.fromkeys(lost)))
 
     @raises_for_python
     def visualize(self) -> Report:

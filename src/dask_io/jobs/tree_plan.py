@@ -32,6 +32,7 @@ from dask_io.jobs.tree_source import (
 from dask_io.storage.location import locate
 from dask_io.stores.container import INSIDE, NewArray
 from dask_io.stores.dtypes import cast_metadata
+from dask_io.stores.not_kept import loses_codec
 from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry.chunks import Chunks
     from dask_io.geometry.shards import Shards
+    from dask_io.hierarchy.container import TreeTarget
     from dask_io.hierarchy.tree import Tree, TreeArray
     from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
+    from dask_io.stores.store import Source
 
 
 def plan_tree(
@@ -138,6 +141,12 @@ def _may_be_plain(kind: AnyFormat, tree: Tree, settings: Settings) -> bool:
     """Tell whether only the suffix asks for a convention that a tree of arrays cannot follow."""
     is_convention = bool(find_row(kind.name).dialect_of)
     return is_convention and settings.format is None and not tree.is_one_level
+
+
+def _lost_codecs(sources: Mapping[str, Source], target: TreeTarget) -> list[str]:
+    """Return the name for codecs, if those of any array are lost, as for a single array."""
+    is_lost = any(loses_codec(sources[name], each) for name, each in target.arrays.items())
+    return ["codec"] if is_lost else []
 
 
 def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:
@@ -259,7 +268,7 @@ def plan_into(
         identity=tree.content.identity(copies if is_divided else None),
         durability=settings.durability,
         described=target.describe(),
-        not_kept=target.not_kept,
+        not_kept=(*target.not_kept, *_lost_codecs(sources, target)),
         chunks={
             name: tuple(axis.longest or 1 for axis in each.grid.axes)
             for name, each in moved.items()

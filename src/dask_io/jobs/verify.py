@@ -12,6 +12,7 @@ from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
+from dask_io.formats.changed import refuse_other_array
 from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
 from dask_io.formats.reopening import read_back
 from dask_io.jobs.record import JobRecord, is_tree
@@ -161,11 +162,14 @@ def _verify_all(
 ) -> Verification:
     """Compare everything that a journal describes."""
     if not is_tree(journal):
-        written = read_back(JobRecord.read(journal).target, at=place)
+        described = JobRecord.read(journal).target
+        refuse_other_array(described, place)
+        written = read_back(described, at=place)
         written.tally.pace = pace
         return _verify_written(written, journal, memory, workers, on_progress=on_progress)
     record = TreeRecord.read(journal)
     found = Verification(0)
+    refuse_other_arrays(place, record)
     if record.divided is not None:
         _check_group(place, record, record.divided)
         for name in record.arrays:
@@ -206,6 +210,19 @@ def _check_group(place: Location, record: TreeRecord, container: DividedContaine
     for path in reopen_group(place, record, container).damaged_groups():
         problem = "the metadata of the group is missing or invalid"
         raise DataError(str(place / path), [problem])
+
+
+def refuse_other_arrays(place: Location, record: TreeRecord) -> None:
+    """Refuse a group or a file with an array that is intact, but not the one that was written.
+
+    Raises
+    ------
+    DataError
+        If there is one.
+    """
+    for name, each in record.arrays.items():
+        at = holder_of(place) if record.divided is None else place / name
+        refuse_other_array(each["target"], at)
 
 
 def reopen_group(

@@ -100,10 +100,11 @@ class Series(Displayed):
         ]
         rows += [_row(name, plan) for name, plan in self.plans.items()]
         scratch = f", {format_bytes(self.scratch_bytes)} of scratch" if self.scratch_bytes else ""
+        formats = " and ".join(sorted({each.problem.target.format for each in self.plans.values()}))
         total = (
             f"in all {len(self.plans):,} arrays, {self.seeks.total:,} seeks (lower bound "
             f"{self.lower_bound:,}), {format_bytes(self.n_bytes_read)} read, "
-            f"{format_bytes(self.n_bytes_written)} written, at most "
+            f"{format_bytes(self.n_bytes_written)} written as {formats}, at most "
             f"{format_bytes(self.peak_bytes)} of memory{scratch}"
         )
         absent = absent_of(*(plan.problem.source for plan in self.plans.values()))

@@ -78,6 +78,9 @@ class Suggestion(Displayed):
         The accesses, as they were requested.
     before, after
         The cost of each access with the present blocks, and with the suggested chunks.
+    array, dimensions
+        The array that the chunks are for and the names of its dimensions, if it was chosen from a
+        group or a file as the largest one.
     """
 
     chunks: tuple[int, ...]
@@ -85,6 +88,8 @@ class Suggestion(Displayed):
     accesses: tuple[AccessPattern, ...]
     before: tuple[AccessCost, ...]
     after: tuple[AccessCost, ...]
+    array: str = ""
+    dimensions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [
@@ -101,7 +106,8 @@ class Suggestion(Displayed):
                 )
             ]
             rows.append((printable(access.name), by(access.extent), *cells))
-        return f"{table(rows)}\n\nSuggested chunks: {', in '.join(self._facts())}"
+        largest = f" for {printable(self.array)}, the largest array" if self.array else ""
+        return f"{table(rows)}\n\nSuggested chunks{largest}: {', in '.join(self._facts())}"
 
     def _facts(self) -> Iterator[str]:
         yield by(self.chunks)

@@ -81,6 +81,8 @@ def explain_visits(plan: AnyPlan | Sweeps | Series) -> str:
     elif needed <= budget or "naive" in strategies:
         why = f" with the {' and '.join(sorted(strategies))} strategy"
     enough = f"--memory {at_least(needed)}{other} is enough to read and write every block once"
+    if "sweep" in other:
+        enough += " (without --strategy, a faster plan may be chosen)"
     return f"{_how_often(plan)}{why}; {enough}"
 
 

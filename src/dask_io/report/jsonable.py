@@ -193,6 +193,7 @@ def result_to_json(result: RunResult) -> dict[str, Any]:
         "peak_memory": result.peak_memory,
         "held": result.held,
         "blocks_written": result.blocks_written,
+        "blocks_left_out": result.blocks_left_out,
         "blocks_skipped": result.blocks_skipped,
         "verified": result.verified,
         "not_kept": list(result.not_kept),
@@ -296,6 +297,8 @@ def suggestion_to_json(found: Suggestion) -> dict[str, Any]:
     return {
         "chunks": list(found.chunks),
         "shards": found.shards and list(found.shards),
+        "array": found.array or None,
+        "dimensions": list(found.dimensions),
         "accesses": [
             {
                 "access": access.name,

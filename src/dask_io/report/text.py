@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import printable
-from dask_io.planning import explain_visits, memory_for_lower_bound, predict_seconds
+from dask_io.errors import list_names, printable
+from dask_io.planning import Seeks, explain_visits, memory_for_lower_bound, predict_seconds
 from dask_io.planning.describe import table
 from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
 from dask_io.report.space import space_rows
@@ -45,7 +45,11 @@ def plan_text(
 
 def explained_series_text(series: Series, arrays: Mapping[str, Explanation], device: Device) -> str:
     """Describe the joint cost of the plans of several arrays, then explain each plan."""
-    texts = [f"array {printable(name)}: {explained_text(each)}" for name, each in arrays.items()]
+    most = max((each.plan.problem.n_bytes for each in arrays.values()), default=0)
+    shown = {n: one for n, one in arrays.items() if one.plan.problem.n_bytes * 100 >= most}
+    texts = [f"array {printable(name)}: {explained_text(each)}" for name, each in shown.items()]
+    if small := [printable(name) for name in arrays if name not in shown]:
+        texts.append(f"not explained, below 1 % of the largest array: {list_names(small)}")
     return "\n\n".join([plan_text(series, device), *texts])
 
 
@@ -107,6 +111,8 @@ def _costs(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
         how = ""
     elif result.seeks == plan.seeks:
         how = ", as predicted"
+    elif result.seeks == Seeks(plan.seeks.read, plan.seeks.write - result.blocks_left_out):
+        how = ", as predicted for the blocks that are stored"
     else:
         how = f" ({plan.seeks.read:,} and {plan.seeks.write:,} predicted)"
     scratch = ""
@@ -228,9 +234,9 @@ def repair_text(repair: Repaired) -> str:
     if result.verified:
         size, time = format_bytes(result.n_bytes_written), format_seconds(result.seconds)
         written = count(result.blocks_written, "block")
-        head = f"rewrote {written}, {size}, in {time}; these were damaged:"
+        head = f"rewrote {written}, {size}, in {time}; these were damaged or changed:"
     else:
-        head = "these are damaged and would be rewritten:"
+        head = "these are damaged, or changed since, and the source's would replace them:"
     return "\n".join([head, *(f"  {damage_text(each)}" for each in repair.damaged)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,32 @@ class Coordinate:
             return int(np.count_nonzero(values > sought + tolerance))
         return int(np.count_nonzero(values < sought - tolerance))
 
+    def show(self, index: int) -> str:
+        """Return an element as text: as a number, or as a time in one of NumPy's calendars.
+
+        Examples
+        --------
+        >>> Coordinate("time", np.array([0, 36]), {"units": "hours since 2020-01-01"}).show(1)
+        '2020-01-02T12:00'
+        """
+        value = self._decoded()[index]
+        if value.dtype.kind not in "iufM":
+            raise UsageError(f"{self.name} is not a list of numbers or times")
+        if value.dtype.kind == "M":
+            return _brief(value.astype("M8[us]"))
+        units = self.attributes.get("units")
+        since = _SINCE.fullmatch(units) if isinstance(units, str) else None
+        parts = None if since is None else _REFERENCE.fullmatch(since[2])
+        length = None if since is None else _UNITS.get(since[1].lower())
+        calendar = str(self.attributes.get("calendar", "standard")).lower()
+        if parts is not None and length is not None and calendar in {*_SWITCHED, _PROLEPTIC}:
+            with suppress(ValueError, OverflowError):
+                start = _moment(_numbers(parts))
+                time = start + np.timedelta64(round(float(value) * length), "us")
+                if calendar == _PROLEPTIC or min(time, start) >= _SWITCH:
+                    return _brief(time)
+        return f"{value:.6g}" if value.dtype.kind == "f" else str(value)
+
     def _decoded(self) -> NDArray[Any]:
         """Return the values with their scale and offset."""
         scale, offset = (self.attributes.get(name) for name in ("scale_factor", "add_offset"))
@@ -141,20 +168,34 @@ def _since(value: str, name: str, reference: str, calendar: str) -> float:
         raise UsageError(
             f"{name} counts since {reference!r}, which is not understood; give indices"
         )
-    year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
-    micro = int((parts[7] or "").ljust(6, "0")[:6])
+    numbers = _numbers(parts)
     if calendar in {*_SWITCHED, _PROLEPTIC}:
         time = _time(value, name)
         try:
-            days = np.datetime64(f"{year:05}-{month:02}-{day:02}", "us")
+            start = _moment(numbers)
         except ValueError:
             raise UsageError(f"{name} counts since {reference!r}, which is no date") from None
-        if calendar == _PROLEPTIC or min(time, days) >= _SWITCH:
-            start = days + np.timedelta64(
-                ((hour * 60 + minute) * 60 + second) * 10**6 + micro, "us"
-            )
+        if calendar == _PROLEPTIC or min(time, start.astype("M8[D]")) >= _SWITCH:
             return float((time - start) / np.timedelta64(1, "us"))
-    return _since_in_calendar(value, (year, month, day, hour, minute, second, micro), calendar)
+    return _since_in_calendar(value, numbers, calendar)
+
+
+def _numbers(reference: re.Match[str]) -> tuple[int, ...]:
+    """Return year, month, day, hour, minute, second and microsecond of a reference."""
+    numbers = (int(part or 0) for part in reference.groups()[:6])
+    return (*numbers, int((reference[7] or "").ljust(6, "0")[:6]))
+
+
+def _moment(numbers: tuple[int, ...]) -> np.datetime64:
+    """Return a time in the Gregorian calendar."""
+    year, month, day, hour, minute, second, micro = numbers
+    days = np.datetime64(f"{year:05}-{month:02}-{day:02}", "us")
+    return days + np.timedelta64(((hour * 60 + minute) * 60 + second) * 10**6 + micro, "us")
+
+
+def _brief(time: np.datetime64) -> str:
+    """Return a time without zeros at its end."""
+    return re.sub(r"(:00)?(\.0+)?$", "", str(time)).removesuffix("T00:00").removesuffix("T00")
 
 
 def _since_in_calendar(value: str, reference: tuple[int, ...], calendar: str) -> float:

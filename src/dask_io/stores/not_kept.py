@@ -86,12 +86,12 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _stores_integers_for_bool(target):
         lost.append("booleans")
-    if _loses_codec(source, target):
+    if loses_codec(source, target):
         lost.append("codec")
     return tuple(dict.fromkeys(lost))
 
 
-def _loses_codec(source: Source, target: Target) -> bool:
+def loses_codec(source: Source, target: Target) -> bool:
     """Tell whether the target has no codecs, or a default instead of one that Zarr 3 lacks."""
     codecs, dtype = source.metadata.get("codecs", ()), source.dtype
     if codecs and "codecs" not in target.metadata:

@@ -106,6 +106,7 @@ def test_a_run_in_json_has_the_keys_of_the_contract() -> None:
         "peak_memory": 2048,
         "held": PLAN.held_bytes,
         "blocks_written": 8,
+        "blocks_left_out": 0,
         "blocks_skipped": 0,
         "verified": None,
         "not_kept": [],

@@ -118,9 +118,9 @@ def reopen_hdf5(
 
 
 def describe_dataset(format: str, path: Path, inside: str, array: Dataset) -> dict[str, Any]:  # noqa: A002 - the word that users know
-    """Return plain values from which the dataset can be found again."""
-    shape = list(array.shape)
-    return {"format": format, "shape": shape, "path": str(path.absolute()), "inside": inside}
+    """Return plain values from which the dataset can be found again, and recognised."""
+    described = {"format": format, "shape": list(array.shape), "path": str(path.absolute())}
+    return {**described, "inside": inside, "stored_as": array.stored_as}
 
 
 def read_description(described: Mapping[str, Any], at: Path | None) -> tuple[Path, str]:
@@ -170,8 +170,7 @@ class Hdf5Chunks(Chunks):
 
     def describe(self) -> dict[str, Any]:
         """Return file, path and a checksum of the metadata."""
-        described = describe_dataset(self.format, self.path, self.inside, self.array)
-        return {**described, "stored_as": self.array.stored_as}
+        return describe_dataset(self.format, self.path, self.inside, self.array)
 
     def locate(self, index: tuple[int, ...]) -> Located | None:
         """Return where a block is.

@@ -125,7 +125,15 @@ def _members(group: Location, above: str) -> str:
             names.append(name)
         if len(names) > MOST_NAMES:
             break
-    return list_names(f"{above}/{name}" for name in sorted(names))
+    names.sort(key=lambda name: (_is_coordinate_at(group / name), name))
+    return list_names(f"{above}/{name}" for name in names)
+
+
+def _is_coordinate_at(root: Location) -> bool:
+    """Tell whether an array holds the values of its own dimension."""
+    with suppress(ValueError, DataError, StorageError):
+        return understand(read_documents(root)).dimension_names == (root.name,)
+    return False
 
 
 class ZarrChunks(ChunkFiles):
