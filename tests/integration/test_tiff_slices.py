@@ -13,7 +13,7 @@ import tifffile
 import zarr
 
 import dask_io
-from dask_io.errors import DataError
+from dask_io.errors import DataError, SpacingWarning
 from dask_io.report.text import info_text
 from tests.commands import fail, invoke, run
 
@@ -151,6 +151,30 @@ def test_colours_and_the_resolution_are_kept(tmp_path: Path) -> None:
     assert [axis.name for axis in space.axes][:3] == ["z", "y", "x"]
     assert space.affine.steps[1:3] == (1, 0.5)
     assert found.pattern == "{0:slice}.tif"
+
+
+def test_spacing_is_shown_and_compared_with_the_slices(tmp_path: Path) -> None:
+    """Steps in the wrong order are found by the resolution of the slices, before a run."""
+    resolution: dict[str, Any] = {"resolution": (2e4, 2e4), "resolutionunit": "CENTIMETER"}
+    folder = save(tmp_path / "scan", volume(3, 20, 30), **resolution)
+    plan = ("plan", folder, tmp_path / "a.ome.zarr", "--chunks", 3)
+
+    wrong = invoke(*plan, "--spacing", "0.5,0.5,2").stderr.splitlines()
+    right = invoke(*plan, "--spacing", "z=2,y=0.5,x=0.5").stderr.splitlines()
+    unknown = invoke(*plan).stderr.splitlines()
+
+    found = "has x: 0.5 micrometer; its order is z,y,x"
+    assert wrong == [
+        f"dask-io: the spacing contradicts the source, which {found}",
+        "dask-io: spacing z: 0.5, y: 0.5, x: 2 micrometer",
+    ]
+    assert right == ["dask-io: spacing z: 2, y: 0.5, x: 0.5 micrometer"]
+    assert unknown == [
+        "dask-io: spacing z: 1, y: 0.5 micrometer, x: 0.5 micrometer",
+        "dask-io: the step along z is not known and written as 1; give --spacing and --unit",
+    ]
+    with pytest.warns(SpacingWarning, match="x: 0.5 micrometer"):
+        dask_io.plan(folder, tmp_path / "b.tif", chunks=-1, spacing=(0.5, 0.5, 2))
 
 
 def test_codecs_of_slices_that_differ_are_all_shown(tmp_path: Path) -> None:

@@ -257,8 +257,8 @@ target = stack(
     click.option(
         "--spacing",
         metavar="D,D,...",
-        help="Distance between elements: one for all axes of space, or one per axis.  [default: "
-        "as source]",
+        help="Distance between elements: one for all axes of space, one per axis, or by name: "
+        "z=2,y=0.5,x=0.5.  [default: as source]",
     ),
     click.option("--unit", metavar="U", help="Unit of the spacing, e.g. micrometer."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
