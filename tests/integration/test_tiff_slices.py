@@ -213,6 +213,45 @@ def test_slices_that_do_not_fit_are_listed(tmp_path: Path) -> None:
         assert found in listed
 
 
+def test_slices_on_one_side_of_a_gap_are_linked(tmp_path: Path) -> None:
+    """As the message says; an empty file is called empty."""
+    array = volume(12, 20, 30)
+    folder, part = save(tmp_path / "scan", array, first=10), tmp_path / "part"
+    (folder / "slice_20.tif").unlink()
+    line = fail("info", folder, code=1)
+    assert "slice 20 is missing" in line
+    assert line.endswith("or link those before or after the gap into a folder of their own")
+    assert "or link the wanted files" in fail("info", folder / "slice_1*.tif", code=1)
+    part.mkdir()
+    for path in folder.glob("slice_1*.tif"):
+        (part / path.name).symlink_to(path)
+    np.testing.assert_array_equal(dask_io.open(part), array[:10])
+    (folder / "slice_20.tif").touch()
+    assert "slice_20.tif is empty: it has 0 bytes" in fail("info", folder, code=1)
+
+
+def test_wildcards_are_advised_that_work(tmp_path: Path) -> None:
+    """For a folder with files of several formats, and with other files of the same format."""
+    folder = save(tmp_path / "scan", volume(12, 20, 30))
+    np.save(folder / "a.npy", volume(20, 30))
+    assert f"as in '{folder}/*.tif'" in fail("info", folder, code=1)
+    tifffile.imwrite(folder / "overview.tif", volume(20, 30))
+    advice = f"these do not: overview.tif; give '{folder}/slice_*.tif'"
+    assert advice in fail("info", folder / "*.tif", code=1)
+    assert dask_io.open(folder / "slice_*.tif").shape == (12, 20, 30)
+    assert "only * and ? stand for" in fail("info", folder / "slice_[1-9].tif", code=3)
+    assert "only * and ? stand for" in fail("info", folder / "s_[1-9]*.tif", code=3)
+
+
+def test_shards_and_their_chunks_are_shown(tmp_path: Path) -> None:
+    """Also without a target."""
+    folder = save(tmp_path / "scan", volume(8, 64, 64))
+    options = ("--chunks", 4, "--shards", "8,32,32")
+    shown = "4 zarr shards of 8 x 32 x 32 with chunks of 4 x 4 x 4"
+    assert shown in run("plan", folder, "--format", "zarr", *options)
+    assert shown in invoke("resplit", folder, tmp_path / "a.zarr", *options).stderr
+
+
 def test_a_slice_that_changes_after_it_was_checked_is_refused(tmp_path: Path) -> None:
     """A run does not put a slice of another size into the array."""
     folder = save(tmp_path / "scan", volume(4, 20, 30))
