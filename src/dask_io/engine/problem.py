@@ -49,7 +49,7 @@ def side_of(store: Store) -> Side:
         coding=_coding_of(store),
         absent=store.n_absent,
         sequential=whole.is_sequential,
-        chunks=_chunks_in_blocks(whole),
+        chunks_in_blocks=_chunks_in_blocks(whole),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,7 +54,7 @@ class Side:
     A `sequential` source is a compressed stream: to go back in it costs decoding again, so it is
     never swept backwards.
 
-    If blocks are shards, `chunks` is the shape of the chunks in them, for people to read.
+    If blocks are shards, `chunks_in_blocks` is the shape of the chunks in them.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Side:
     coding: Coding = NO_CODING
     absent: int | None = 0
     sequential: bool = False
-    chunks: tuple[int, ...] | None = field(default=None, compare=False)
+    chunks_in_blocks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):

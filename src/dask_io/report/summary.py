@@ -77,8 +77,9 @@ def _what_goes_where(move: Move) -> str:
 
 
 def _blocks(side: Side, unit: str = "block") -> str:
-    parts = f" with chunks of {by(side.chunks)}" if side.chunks else ""
-    word = "shard" if parts else unit
+    chunks = side.chunks_in_blocks
+    parts = "" if chunks is None else f" with chunks of {by(chunks)}"
+    word = unit if chunks is None else "shard"
     return f"{count(side.grid.n_blocks, f'{side.format} {word}')} of {side.stored}{parts}"
 
 
