@@ -14,6 +14,10 @@ NOTICES = (
     "dask-io: in the region, ",
     "dask-io: other programs show the image ",
     "dask-io: the axis named ",
+    *(f"dask-io: spacing {axis}: " for axis in "tzyxijk"),
+    "dask-io: spacing axis ",
+    "dask-io: the step along ",
+    "dask-io: the steps along ",
 )
 
 

@@ -219,3 +219,7 @@ class RoomWarning(DaskIOWarning):
 
 class KeptWarning(DaskIOWarning):
     """Source blocks are kept that the interrupted run would have removed."""
+
+
+class SpacingWarning(DaskIOWarning):
+    """The spacing that the user gives contradicts what the source says."""

@@ -13,7 +13,13 @@ import zarr
 from ome_zarr_models import open_ome_zarr
 
 import dask_io
-from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
+from dask_io.errors import (
+    DataError,
+    InterruptedRunError,
+    SpacingWarning,
+    TargetExistsError,
+    UsageError,
+)
 from dask_io.formats.zarr.quiet import quiet
 from dask_io.journal.journal import Journal
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, crop
@@ -165,14 +171,9 @@ def test_regions_keep_their_place(tmp_path: Path) -> None:
     regions = ["2:9,:,3:", ":,4:6,:"]
 
     dask_io.extract(array, tmp_path / "rois", regions=regions, format="ome-zarr")
-    dask_io.extract(
-        array,
-        tmp_path / "one.zarr",
-        regions=["5:,:,2:"],
-        format="ome-zarr",
-        spacing=2,
-        axes="z,y,x",
-    )
+    given_by_user: Any = {"spacing": 2, "axes": "z,y,x", "format": "ome-zarr"}
+    with pytest.warns(SpacingWarning, match="the spacing contradicts the source, which has"):
+        dask_io.extract(array, tmp_path / "one.zarr", regions=["5:,:,2:"], **given_by_user)
 
     cut = dask_io.open(tmp_path / "rois/region_000.ome.zarr")
     assert cut.source.metadata["space"] == crop(space, (2, 0, 3))

@@ -13,7 +13,7 @@ import tifffile
 import zarr
 
 import dask_io
-from dask_io.errors import DataError
+from dask_io.errors import DataError, SpacingWarning
 from dask_io.report.text import info_text
 from tests.commands import fail, invoke, run
 
@@ -153,6 +153,30 @@ def test_colours_and_the_resolution_are_kept(tmp_path: Path) -> None:
     assert found.pattern == "{0:slice}.tif"
 
 
+def test_spacing_is_shown_and_compared_with_the_slices(tmp_path: Path) -> None:
+    """Steps in the wrong order are found by the resolution of the slices, before a run."""
+    resolution: dict[str, Any] = {"resolution": (2e4, 2e4), "resolutionunit": "CENTIMETER"}
+    folder = save(tmp_path / "scan", volume(3, 20, 30), **resolution)
+    plan = ("plan", folder, tmp_path / "a.ome.zarr", "--chunks", 3)
+
+    wrong = invoke(*plan, "--spacing", "0.5,0.5,2").stderr.splitlines()
+    right = invoke(*plan, "--spacing", "z=2,y=0.5,x=0.5").stderr.splitlines()
+    unknown = invoke(*plan).stderr.splitlines()
+
+    found = "has x: 0.5 micrometer; its order is z,y,x"
+    assert wrong == [
+        f"dask-io: the spacing contradicts the source, which {found}",
+        "dask-io: spacing z: 0.5, y: 0.5, x: 2 micrometer",
+    ]
+    assert right == ["dask-io: spacing z: 2, y: 0.5, x: 0.5 micrometer"]
+    assert unknown == [
+        "dask-io: spacing z: 1, y: 0.5 micrometer, x: 0.5 micrometer",
+        "dask-io: the step along z is not known and written as 1; give --spacing and --unit",
+    ]
+    with pytest.warns(SpacingWarning, match="x: 0.5 micrometer"):
+        dask_io.plan(folder, tmp_path / "b.tif", chunks=-1, spacing=(0.5, 0.5, 2))
+
+
 def test_codecs_of_slices_that_differ_are_all_shown(tmp_path: Path) -> None:
     """The first slice does not stand for the others."""
     folder = save(tmp_path / "scan", volume(3, 20, 30))
@@ -187,6 +211,45 @@ def test_slices_that_do_not_fit_are_listed(tmp_path: Path) -> None:
         "slice_25.tif is not a file",
     ):
         assert found in listed
+
+
+def test_slices_on_one_side_of_a_gap_are_linked(tmp_path: Path) -> None:
+    """As the message says; an empty file is called empty."""
+    array = volume(12, 20, 30)
+    folder, part = save(tmp_path / "scan", array, first=10), tmp_path / "part"
+    (folder / "slice_20.tif").unlink()
+    line = fail("info", folder, code=1)
+    assert "slice 20 is missing" in line
+    assert line.endswith("or link those before or after the gap into a folder of their own")
+    assert "or link the wanted files" in fail("info", folder / "slice_1*.tif", code=1)
+    part.mkdir()
+    for path in folder.glob("slice_1*.tif"):
+        (part / path.name).symlink_to(path)
+    np.testing.assert_array_equal(dask_io.open(part), array[:10])
+    (folder / "slice_20.tif").touch()
+    assert "slice_20.tif is empty: it has 0 bytes" in fail("info", folder, code=1)
+
+
+def test_wildcards_are_advised_that_work(tmp_path: Path) -> None:
+    """For a folder with files of several formats, and with other files of the same format."""
+    folder = save(tmp_path / "scan", volume(12, 20, 30))
+    np.save(folder / "a.npy", volume(20, 30))
+    assert f"as in '{folder}/*.tif'" in fail("info", folder, code=1)
+    tifffile.imwrite(folder / "overview.tif", volume(20, 30))
+    advice = f"these do not: overview.tif; give '{folder}/slice_*.tif'"
+    assert advice in fail("info", folder / "*.tif", code=1)
+    assert dask_io.open(folder / "slice_*.tif").shape == (12, 20, 30)
+    assert "only * and ? stand for" in fail("info", folder / "slice_[1-9].tif", code=3)
+    assert "only * and ? stand for" in fail("info", folder / "s_[1-9]*.tif", code=3)
+
+
+def test_shards_and_their_chunks_are_shown(tmp_path: Path) -> None:
+    """Also without a target."""
+    folder = save(tmp_path / "scan", volume(8, 64, 64))
+    options = ("--chunks", 4, "--shards", "8,32,32")
+    shown = "4 zarr shards of 8 x 32 x 32 with chunks of 4 x 4 x 4"
+    assert shown in run("plan", folder, "--format", "zarr", *options)
+    assert shown in invoke("resplit", folder, tmp_path / "a.zarr", *options).stderr
 
 
 def test_a_slice_that_changes_after_it_was_checked_is_refused(tmp_path: Path) -> None:

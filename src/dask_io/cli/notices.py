@@ -59,10 +59,34 @@ def remarks(job: AnyJob) -> Iterator[str]:
     """Yield what the user should know about the axes, the region and the codec of a target."""
     if job.inferred_axes:
         yield f"axes are taken as {job.inferred_axes}; give other names with --axes"
+    yield from _spacing(job)
     yield from _hidden_orientation(job)
     if job.resolved:
         yield f"in the region, {job.resolved}"
     yield from _unspecified_codecs(job)
+
+
+def _spacing(job: AnyJob) -> Iterator[str]:
+    """Yield the steps that a target stores, if they could surprise, and those that are unknown."""
+    from dask_io.report.space import spacing_line, unknown_steps  # noqa: PLC0415  # loaded on use
+    from dask_io.stores.spec import SPACE  # noqa: PLC0415  # loaded on use, as above
+
+    one, target = _single(job), _target_of(job)
+    space = None if target is None else target.metadata.get(SPACE)
+    if one is None or target is None or space is None:
+        return
+    is_image = target.format == "ome-zarr"
+    if (is_image or one.gives_space) and (line := spacing_line(space)):
+        yield line
+    own = space if one.gives_space else one.source.metadata.get(SPACE)
+    if is_image and (names := unknown_steps(space, own)):
+        steps = "step" if len(names) == 1 else "steps"
+        verb = "is" if len(names) == 1 else "are"
+        along = " and ".join(names)
+        yield (
+            f"the {steps} along {along} {verb} not known and written as 1; give --spacing and "
+            "--unit"
+        )
 
 
 def _hidden_orientation(job: AnyJob) -> Iterator[str]:

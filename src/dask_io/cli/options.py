@@ -58,9 +58,9 @@ ORDER = click.Choice(["C", "F"], case_sensitive=False)
 chunks = click.option(
     "--chunks",
     metavar="C,C,...",
-    help="Blocks of the target: a length per axis, or one for all. -1: whole axis; auto; "
-    "(3,4,3),5: all lengths along an axis; 0=24 or time=24: only that axis. Required, unless DST "
-    "is a pattern of slices.",
+    help="Blocks of the target: a length per axis, or one for all. -1: whole axis; auto: about "
+    "cubes of up to 64 MiB; (3,4,3),5: all lengths along an axis; 0=24 or time=24: only that axis. "
+    "Required, unless DST is a pattern of slices.",
 )
 region = click.option(
     "--region",
@@ -175,7 +175,11 @@ source = stack(
     click.option("--source-dtype", metavar="TYPE", help="Its data type, e.g. float32."),
     click.option("--source-chunks", metavar="C,C,...", help="Its blocks, if not one file."),
     click.option("--source-order", type=ORDER, metavar="C|F", help="Storage order in its blocks."),
-    click.option("--source-format", metavar="F", help="Its format, if it has no suffix: raw."),
+    click.option(
+        "--source-format",
+        metavar="F",
+        help="Its format, if its suffix does not tell.  [default: raw, with shape and type]",
+    ),
     click.option(
         "--source-offset", type=int, metavar="N", help="Bytes before the data in each raw file."
     ),
@@ -257,8 +261,8 @@ target = stack(
     click.option(
         "--spacing",
         metavar="D,D,...",
-        help="Distance between elements: one for all axes of space, or one per axis.  [default: "
-        "as source]",
+        help="Distance between elements: one for all axes of space, one per axis, or by name: "
+        "z=2,y=0.5,x=0.5.  [default: as source]",
     ),
     click.option("--unit", metavar="U", help="Unit of the spacing, e.g. micrometer."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),

@@ -49,7 +49,17 @@ def side_of(store: Store) -> Side:
         coding=_coding_of(store),
         absent=store.n_absent,
         sequential=whole.is_sequential,
+        chunks_in_blocks=_chunks_in_blocks(whole),
     )
+
+
+def _chunks_in_blocks(store: Store) -> tuple[int, ...] | None:
+    """Return the shape of the chunks in each block, if blocks are shards."""
+    chunks, shards = (store.metadata.get(name) for name in ("chunks", "shards"))
+    if not chunks or not shards:
+        return None
+    whole = tuple(map(min, shards, store.grid.shape))
+    return tuple(chunks) if store.grid.longest == whole != tuple(chunks) else None
 
 
 def side_in_pieces(target: Target) -> Side | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dask_io.errors import DataError, MissingLibraryError, StorageError, UsageError
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 _DIGITS = re.compile("[0-9]+")
 # A text file that lists block files.
 _LEGEND, _LONGEST_LEGEND, _MOST_NAMED = ".txt", 2**26, 20
+_CHECK_WILDCARD = "check the path; only * and ? stand for other characters"
 _NOTHING_GIVEN = Description(None, None, None, None)
 
 
@@ -168,11 +170,15 @@ def _open_by_name(
     if has_wildcard(place.name) and not is_taken(place):
         return _open_wildcard(place, format, given)
     if not place.exists():
-        raise StorageError(str(place), "no such file or directory", "check the path")
+        advice = _CHECK_WILDCARD if "[" in place.name else "check the path"
+        raise StorageError(str(place), "no such file or directory", advice)
     listed = _listed_in(place) if place.suffix == _LEGEND else []
     if listed:
         return _open_directory(place.parent, format, given, listed)
-    return _open_file(place, choose_format(place, format), given)
+    # A file that the user describes needs no suffix.
+    is_described = given.shape is not None and given.dtype is not None
+    is_raw = format is None and row_of(place.name) is None and is_described
+    return _open_file(place, choose_format(place, "raw" if is_raw else format), given)
 
 
 def _checked_offset(offset: int | None) -> int | None:
@@ -271,11 +277,17 @@ def _open_directory(
             by_format.setdefault(found.name, []).append(name)
     if len(by_format) > 1:
         by_format = _without_data_files(by_format)
-    if len(by_format) != 1:
-        found_text = f"it holds {' and '.join(by_format)} files" if by_format else "no block files"
+    if len(by_format) > 1:
+        usual = max(by_format.values(), key=len)
         raise DataError(
             str(folder),
-            [found_text],
+            [f"it holds {' and '.join(by_format)} files"],
+            f"give those of one format, as in '{folder}/*{_suffix_of(usual[0])}'",
+        )
+    if not by_format:
+        raise DataError(
+            str(folder),
+            ["no block files"],
             f"give a pattern of block files, as in '{folder}/b_{{0}}_{{1}}.npy', "
             f"or a format ({', '.join(format_names())})",
         )
@@ -283,6 +295,12 @@ def _open_directory(
     chosen, block_names = _choose_variant(folder, chosen_name, block_names)
     names = _guess_names(folder, block_names, chosen, given)
     return _open_blocks(folder, files, chosen, names, given)
+
+
+def _suffix_of(name: str) -> str:
+    """Return the suffix of a file, with that of the file that gzip compressed."""
+    stem, dot, last = name.rpartition(".")
+    return f"{PurePath(stem).suffix if last == 'gz' else ''}{dot}{last}"
 
 
 def _open_wildcard(
@@ -307,7 +325,7 @@ def _open_wildcard(
     wanted = re.escape(place.name).replace(r"\*", ".*").replace(r"\?", ".")
     found = [name for name in files if re.fullmatch(wanted, name) and not name.startswith(".")]
     if not found:
-        raise StorageError(str(place), "no file has such a name", "check the path")
+        raise StorageError(str(place), "no file has such a name", _CHECK_WILDCARD)
     source = _open_directory(folder, format, given, found)
     names, chosen = source.block_names, set(found)
     others = [name for name in files if names and name not in chosen and names.parse(name)]
@@ -315,7 +333,8 @@ def _open_wildcard(
         raise DataError(
             str(place),
             [f"it leaves out files such as {min(others)}, which belong to the same array"],
-            "give the directory, and --region to use a part of the array",
+            "give the directory, and --region to use a part of the array; or link the wanted files "
+            "into a folder of their own",
         )
     return source
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from dataclasses import astuple, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from dask_io.engine.problem import converted, make_problem, side_in_pieces, side
 from dask_io.engine.staging import coding_bytes, has_large_blocks, slab_for, staging_for
 from dask_io.errors import (
     DataError,
+    SpacingWarning,
     UsageError,
 )
 from dask_io.formats.creating import check_places, chunks_by_pattern, make_target
@@ -203,6 +205,18 @@ def _described(store: Source, settings: Settings) -> Mapping[str, Any]:
     return {**store.metadata, **named, SPACE: space}
 
 
+def _warn_of_spacing(store: Source, settings: Settings) -> None:
+    """Warn if the user's spacing contradicts that of the source, perhaps by its order."""
+    given, whole = settings.given_space, store.whole if isinstance(store, SourceView) else store
+    if given is None:
+        return
+    if found := given.contradicts(whole.metadata, len(whole.grid.axes)):
+        space = given.override(whole.metadata, len(whole.grid.axes))
+        names = ",".join(axis.name or str(n) for n, axis in enumerate(space.axes))
+        message = f"the spacing contradicts the source, which has {found}; its order is {names}"
+        warnings.warn(message, SpacingWarning, stacklevel=2)
+
+
 def _is_encoded(store: Source, format: str, settings: Settings) -> bool:  # noqa: A002 - the word that users know
     """Tell whether a target of a format has a codec, from the source or the settings, or shards."""
     keeps = format == store.format and bool(store.metadata.get("codecs"))
@@ -220,6 +234,7 @@ def _unwritten_place(store: Source, kind: AnyFormat, settings: Settings) -> Loca
 
 def plan_one(store: Source, requested: RequestedTarget, settings: Settings) -> Job:
     """Plan one target, or only the costs of one."""
+    _warn_of_spacing(store, settings)
     planned = _describe_requested(store, requested, settings)
     if planned.target is not None and not settings.sidecar:
         refuse_without_sidecar(planned.target, planned.target.place)
@@ -384,6 +399,7 @@ def plan_several(
     settings.refuse_for_several_targets()
     if settings.check:
         store.check()
+    _warn_of_spacing(store, settings)
     planned = [
         _describe_requested(window, each, settings)
         for window, each in zip(windows, requested, strict=True)

@@ -108,8 +108,9 @@ class Options(TypedDict, total=False):
         Names of the axes, such as ``"z,y,x"`` or a list; by default the source's. Targets that
         store names, such as ``"ome-zarr"``, keep them.
     spacing
-        Distance between neighbouring elements: one number for all axes of space, or a list with
-        one for each axis. It replaces the source's.
+        Distance between neighbouring elements: one number for all axes of space, a list with one
+        for each axis, or a dict by axis name, such as ``{"z": 2, "y": 0.5, "x": 0.5}``. It
+        replaces the source's; a `SpacingWarning` tells if the source has another.
     unit
         Unit of the spacing, such as ``"micrometer"``: one for all axes of space, or a list with
         one for each axis, None for an axis without a unit. It replaces the source's.

@@ -54,6 +54,8 @@ class Side:
     A `sequential` source is a compressed stream: to go back in it costs decoding again, so it is
     never swept backwards.
 
+    If blocks are shards, `chunks_in_blocks` is the shape of the chunks in them.
+
     Examples
     --------
     >>> side = Side(Grid.regular((10,), (4,)), Layout.c(1), window=Region((3,), (8,)))
@@ -73,6 +75,7 @@ class Side:
     coding: Coding = NO_CODING
     absent: int | None = 0
     sequential: bool = False
+    chunks_in_blocks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):

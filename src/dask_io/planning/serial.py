@@ -127,6 +127,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "reused_bytes": side.reused_bytes,
         "grain": side.grain,
         "sequential": side.sequential,
+        "chunks_in_blocks": side.chunks_in_blocks and list(side.chunks_in_blocks),
         "through": side.through,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
@@ -288,7 +289,12 @@ def _side_from_json(side: _Node) -> Side:
         coding = Coding(*(each.seconds() for each in side["coding"].items(2)))
     absent = _absent_from_json(side)
     sequential = "sequential" in side and side["sequential"].truth()
-    return Side(*described, indivisible, through, reused_bytes, coding, absent, sequential)
+    chunks = None
+    if "chunks_in_blocks" in side and not side["chunks_in_blocks"].is_null:
+        chunks = tuple(
+            length.number(1) for length in side["chunks_in_blocks"].items(len(grid.axes))
+        )
+    return Side(*described, indivisible, through, reused_bytes, coding, absent, sequential, chunks)
 
 
 def _absent_from_json(side: _Node) -> int | None:

@@ -36,6 +36,8 @@ MOST_FILES = 10_000
 _SHARD = 2**28
 # Chunk shapes that are compared. With more axes, there are fewer lengths along each.
 _MOST_SHAPES = 400_000
+_CUBES = 64, 128
+"""Sides of the cubes that a suggestion is compared with."""
 # Two shapes are about equally good if their worst accesses differ by no more than this.
 _ALIKE = 1.05
 
@@ -66,6 +68,14 @@ class Blocks:
     addressable: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Chunks that many people use, with the cost of each access."""
+
+    chunks: tuple[int, ...]
+    costs: tuple[AccessCost, ...]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestion(Displayed):
     """Suggested chunks, with the cost of every access before and after.
@@ -81,6 +91,8 @@ class Suggestion(Displayed):
     array, dimensions
         The array that the chunks are for and the names of its dimensions, if it was chosen from a
         group or a file as the largest one.
+    cubes
+        What each access would cost with cubes of 64 and 128 elements, if they are other chunks.
     """
 
     chunks: tuple[int, ...]
@@ -90,6 +102,7 @@ class Suggestion(Displayed):
     after: tuple[AccessCost, ...]
     array: str = ""
     dimensions: tuple[str, ...] = ()
+    cubes: tuple[Alternative, ...] = ()
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [
@@ -106,8 +119,18 @@ class Suggestion(Displayed):
                 )
             ]
             rows.append((printable(access.name), by(access.extent), *cells))
+        compared = f"\n\n{table(self._compared())}" if self.cubes else ""
         largest = f" for {printable(self.array)}, the largest array" if self.array else ""
-        return f"{table(rows)}\n\nSuggested chunks{largest}: {', in '.join(self._facts())}"
+        found = ", in ".join(self._facts())
+        return f"{table(rows)}{compared}\n\nSuggested chunks{largest}: {found}"
+
+    def _compared(self) -> list[tuple[str, ...]]:
+        """Return the rows of a table that compares the suggested chunks with cubes."""
+        each = (Alternative(self.chunks, self.after), *self.cubes)
+        return [
+            ("compared with cubes", *(printable(access.name) for access in self.accesses)),
+            *((by(one.chunks), *(f"{cost.seconds:.3g} s" for cost in one.costs)) for one in each),
+        ]
 
     def _facts(self) -> Iterator[str]:
         yield by(self.chunks)
@@ -155,14 +178,34 @@ def suggest_chunks(
     # Of those, the best on average; of about equal ones, the one that is most like a cube.
     chosen = shapes[alike[np.lexsort((shapes[alike].sum(axis=1), total[alike].round(2)))[0]]]
     chunks = tuple(map(int, chosen))
-    suggested = Blocks(chunks, blocks.layout, addressable=False)
+
+    def costs(blocks: Blocks) -> tuple[AccessCost, ...]:
+        return tuple(access_cost(shape, itemsize, each, blocks, device) for each in accesses)
+
+    def costs_in_chunks(chunks: tuple[int, ...]) -> tuple[AccessCost, ...]:
+        return costs(Blocks(chunks, blocks.layout, addressable=False))
+
+    others = (cube for side in _CUBES if (cube := _cube(shape, side)) != chunks)
     return Suggestion(
         chunks,
         _shards(shape, chunks, itemsize),
         tuple(accesses),
-        tuple(access_cost(shape, itemsize, each, blocks, device) for each in accesses),
-        tuple(access_cost(shape, itemsize, each, suggested, device) for each in accesses),
+        costs(blocks),
+        costs_in_chunks(chunks),
+        tuple(Alternative(cube, costs_in_chunks(cube)) for cube in dict.fromkeys(others)),
     )
+
+
+def _cube(shape: tuple[int, ...], side: int) -> tuple[int, ...]:
+    """Return a cube along the last three axes, as far as the array is long enough.
+
+    Examples
+    --------
+    >>> _cube((2, 40, 900, 900), 64)
+    (1, 40, 64, 64)
+    """
+    first = max(0, len(shape) - 3)
+    return tuple(min(side, n) if axis >= first else 1 for axis, n in enumerate(shape))
 
 
 def access_cost(

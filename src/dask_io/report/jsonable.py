@@ -308,6 +308,10 @@ def suggestion_to_json(found: Suggestion) -> dict[str, Any]:
             }
             for access, before, after in zip(found.accesses, found.before, found.after, strict=True)
         ],
+        "cubes": [
+            {"chunks": list(each.chunks), "costs": [cost(one) for one in each.costs]}
+            for each in found.cubes
+        ],
     }
 
 

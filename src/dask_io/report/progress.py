@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dask_io.engine.machine import resident_bytes
 from dask_io.errors import UsageError
-from dask_io.units import format_bytes, format_seconds, format_speed
+from dask_io.units import count, format_bytes, format_seconds, format_speed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +53,8 @@ class Watch:
     budget: int | None = None
     clock: Callable[[], float] = time.monotonic
     latest: Progress | None = None
+    is_done: bool = False
+    """Whether the run has succeeded."""
     started: float = field(init=False)
     n_bytes_before: int | None = field(init=False)
 
@@ -76,6 +78,8 @@ class Watch:
     def phase(self) -> str:
         """What is being done."""
         now = self.latest
+        if self.is_done:
+            return "done"
         if now is not None and now.n_bytes_written >= now.n_bytes:
             return self.then or "finishing"
         return self.label
@@ -127,6 +131,9 @@ class Watch:
     def numbers(self) -> str:
         """Return the counts, rates, memory and time left, as far as they are known."""
         now = self.latest
+        if now is not None and self.is_done:
+            moved, units = format_bytes(now.n_bytes), count(now.n_blocks, self.unit)
+            return f"100%, {moved}, {units}, {format_seconds(self.seconds)}"
         if now is None or now.n_bytes_written >= now.n_bytes:
             return format_seconds(self.seconds)
         # The most important first, because narrow terminals cut the end.
@@ -193,7 +200,12 @@ def format_part(part: int, whole: int) -> str:
 
 @contextmanager
 def showing(
-    kind: str, watch: Watch, *, stream: TextIO | None = None, log: Lines | None = None
+    kind: str,
+    watch: Watch,
+    *,
+    stream: TextIO | None = None,
+    log: Lines | None = None,
+    stays: bool = False,
 ) -> Iterator[Callable[[Progress], None] | None]:
     """Show the progress of a run while the context is open.
 
@@ -207,6 +219,8 @@ def showing(
         Where it is shown, by default stderr.
     log
         A file that also gets the plain lines.
+    stays
+        Whether the last state of a run that is done stays visible.
 
     Yields
     ------
@@ -219,12 +233,16 @@ def showing(
         if log is not None:
             stack.enter_context(_lines(watch.line, log, _FIRST))
         if kind == "bar":
-            stack.enter_context(_bar(watch, stream))
+            stack.enter_context(_bar(watch, stream, stays=stays))
         elif kind == "plain":
             stack.enter_context(_lines(watch.line, stream, _FIRST))
         elif kind == "json":
             stack.enter_context(_lines(watch.json_line, stream, _JSON))
         yield None if kind == "none" and log is None else watch.update
+        if stays and watch.is_done and kind in {"plain", "json"}:
+            last = watch.line() if kind == "plain" else watch.json_line()
+            with suppress(OSError, ValueError):
+                stream.write(f"{last}\n")
 
 
 def _best(stream: TextIO) -> str:
@@ -253,8 +271,9 @@ def taking(progress: OnProgress, watch: Watch) -> Iterator[Callable[[Progress], 
     """
     kind = "auto" if progress is True else progress
     if isinstance(kind, str) and kind in KINDS:
-        with showing(kind, watch) as update:
+        with showing(kind, watch, stays=True) as update:
             yield update
+            watch.is_done = True
     elif isinstance(progress, str) or not (
         progress is None or progress is False or callable(progress)
     ):
@@ -288,8 +307,8 @@ def _lines(make_line: Callable[[], str], stream: Lines, pause: float) -> Iterato
 
 
 @contextmanager
-def _bar(watch: Watch, stream: TextIO) -> Iterator[None]:
-    """Draw a bar, and erase it at the end."""
+def _bar(watch: Watch, stream: TextIO, *, stays: bool) -> Iterator[None]:
+    """Draw a bar, and erase it at the end, unless it stays and the run is done."""
     from rich.console import Console  # noqa: PLC0415  # takes 50 ms, only for a bar
     from rich.progress import (  # noqa: PLC0415  # takes 50 ms, only for a bar
         BarColumn,
@@ -302,7 +321,8 @@ def _bar(watch: Watch, stream: TextIO) -> Iterator[None]:
     class Phase(ProgressColumn):
         def render(self, task: Task) -> Text:
             # Rendered first: the bar next to it shows what is known now.
-            task.completed, task.total = watch.written, None if watch.written >= 1 else 1.0
+            is_open = watch.written >= 1 and not watch.is_done
+            task.completed, task.total = watch.written, None if is_open else 1.0
             return Text(watch.phase)
 
     class Numbers(ProgressColumn):
@@ -314,3 +334,4 @@ def _bar(watch: Watch, stream: TextIO) -> Iterator[None]:
     bar.add_task("", total=1.0)
     with bar:
         yield
+        bar.live.transient = not (stays and watch.is_done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.orientation import directions, is_oblique
+from dask_io.stores.space import AxisType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,3 +68,45 @@ def _place_rows(affine: Affine, names: list[str]) -> Iterator[tuple[str, str]]:
         yield "orientation", along + (", oblique" if is_oblique(affine) else "")
     if is_oblique(affine) or (is_flipped and found is None):
         yield "affine", "; ".join(" ".join(f"{n:g}" for n in row) for row in affine.matrix)
+
+
+def spacing_line(space: Space) -> str:
+    """Return the steps along all axes but channels, with one unit if they share it; or nothing.
+
+    Examples
+    --------
+    >>> from dask_io.stores.space import Affine, Space, SpaceAxis
+    >>> axes = SpaceAxis("y", "micrometer"), SpaceAxis("x", "micrometer")
+    >>> spacing_line(Space(axes, Affine.scaled((2.0, 0.5), (0.0, 0.0))))
+    'spacing y: 2, x: 0.5 micrometer'
+    """
+    if space.affine is None:
+        return ""
+    listed = [
+        (axis, f"{axis.name or f'axis {n}'}: ", step)
+        for n, (axis, step) in enumerate(zip(space.axes, space.affine.steps, strict=True))
+        if axis.type is not AxisType.CHANNEL
+    ]
+    units = {axis.unit for axis, _, _ in listed}
+    if len(units) == 1:
+        steps = ", ".join(f"{name}{step:g}" for _, name, step in listed)
+        return f"spacing {steps} {units.pop() or ''}".rstrip()
+    return f"spacing {', '.join(name + _with_unit(step, axis) for axis, name, step in listed)}"
+
+
+def unknown_steps(space: Space, own: Space | None) -> list[str]:
+    """Return the names of the axes of space along which a source does not know the step.
+
+    `space` is that of the target, in which unknown steps are 1 and have no unit, `own` that of the
+    source. If neither knows any unit, steps that the source has are its own.
+    """
+    if space.affine is None:
+        return []
+    spatial = [
+        (axis, step)
+        for axis, step in zip(space.axes, space.affine.steps, strict=True)
+        if axis.type is AxisType.SPACE
+    ]
+    if own is not None and own.affine is not None and not any(axis.unit for axis, _ in spatial):
+        return []
+    return [axis.name or "" for axis, step in spatial if axis.unit is None and step == 1]

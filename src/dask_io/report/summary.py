@@ -8,7 +8,7 @@ from dask_io.errors import printable
 from dask_io.planning import CopyPlan, Series, SpillPlan, Sweeps, explain_visits, predict_seconds
 from dask_io.planning.describe import absent_of
 from dask_io.report.text import plan_text
-from dask_io.units import count, format_bytes, format_seconds
+from dask_io.units import by, count, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,10 @@ def _what_goes_where(move: Move) -> str:
 
 
 def _blocks(side: Side, unit: str = "block") -> str:
-    return f"{count(side.grid.n_blocks, f'{side.format} {unit}')} of {side.stored}"
+    chunks = side.chunks_in_blocks
+    parts = "" if chunks is None else f" with chunks of {by(chunks)}"
+    word = unit if chunks is None else "shard"
+    return f"{count(side.grid.n_blocks, f'{side.format} {word}')} of {side.stored}{parts}"
 
 
 def _disk(plan: AnyPlan | Sweeps | Series, what: str = "") -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias
+from math import isclose, isfinite
+from typing import Any, TypeAlias
 
 from dask_io.errors import UsageError
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
 from dask_io.stores.spec import SPACE
-from dask_io.stores.unit_words import unit_word
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from dask_io.stores.unit_words import is_same_unit, length_ratio, unit_word
 
 Words: TypeAlias = str | Sequence[str | None]
-Numbers: TypeAlias = str | float | Sequence[float]
+Numbers: TypeAlias = str | float | Sequence[float] | Mapping[str, float]
+
+# Headers store single precision, and inches are converted to micrometres.
+_TOLERANCE = 1e-3
 
 _TYPES = {
     "t": AxisType.TIME,
@@ -47,13 +47,14 @@ class GivenSpace:
     axes
         A name for each axis.
     spacing
-        The distance between neighbours along each axis, or one for all axes of space.
+        The distance between neighbours along each axis, or one for all axes of space; or along
+        the axes of these names.
     units
         A unit for each axis, or one for all axes of space.
     """
 
     axes: tuple[str, ...] | None = None
-    spacing: tuple[float, ...] | None = None
+    spacing: tuple[float, ...] | dict[str, float] | None = None
     units: tuple[str | None, ...] | None = None
 
     @classmethod
@@ -76,7 +77,8 @@ class GivenSpace:
     def override(self, metadata: Mapping[str, Any], n_axes: int) -> Space:
         """Return the space of a source with these names, spacing and units instead of its own.
 
-        Spacing changes the length of the steps. Their directions and the origin stay.
+        Spacing changes the length of the steps. Their directions and the origin stay. Without a
+        unit, it is in that of the source.
 
         Raises
         ------
@@ -84,7 +86,8 @@ class GivenSpace:
             If the array has another number of axes.
         """
         space = metadata.get(SPACE) or _named(metadata.get("dimension_names"), n_axes)
-        for word, given in (("axes", self.axes), ("spacing", self.spacing), ("unit", self.units)):
+        numbers = None if isinstance(self.spacing, dict) else self.spacing
+        for word, given in (("axes", self.axes), ("spacing", numbers), ("unit", self.units)):
             if given is not None and len(given) != n_axes and (word == "axes" or len(given) > 1):
                 raise UsageError(
                     f"{word} {','.join(str(each or '') for each in given)} is for {len(given)} "
@@ -99,11 +102,80 @@ class GivenSpace:
         if self.units is not None:
             each = _for_each(self.units, axes, [axis.unit for axis in axes])
             axes = tuple(replace(axis, unit=word) for axis, word in zip(axes, each, strict=True))
+        elif self.spacing is not None:
+            axes = _with_shared_unit(axes)
         affine = space.affine
-        if self.spacing is not None:
+        if isinstance(self.spacing, dict):
+            others = [1.0] * n_axes if affine is None else [step or 1.0 for step in affine.steps]
+            affine = _with_steps(affine, _by_name(self.spacing, axes, others))
+        elif self.spacing is not None:
             each_step = _for_each(self.spacing, axes, [1.0] * n_axes)
             affine = _with_steps(affine, each_step)
         return Space(axes, affine)
+
+    def contradicts(self, metadata: Mapping[str, Any], n_axes: int) -> str:
+        """Return the steps of a source that the user's spacing contradicts; empty if none.
+
+        Examples
+        --------
+        >>> space = Space(
+        ...     (SpaceAxis("y", "mm"), SpaceAxis("x", "mm")), Affine.scaled((2, 1), (0, 0))
+        ... )
+        >>> GivenSpace(spacing=(2, 5)).contradicts({SPACE: space}, 2)
+        'x: 1 mm'
+        >>> GivenSpace(None, (2000, 1000), ("um",)).contradicts({SPACE: space}, 2)
+        ''
+        """
+        own, given = metadata.get(SPACE), self.override(metadata, n_axes)
+        if self.spacing is None or own is None or own.affine is None or given.affine is None:
+            return ""
+        steps = zip(own.affine.steps, given.affine.steps, strict=True)
+        return ", ".join(
+            f"{axis.name or n}: {old:g} {axis.unit or ''}".rstrip()
+            for n, (axis, theirs, (old, new)) in enumerate(
+                zip(own.axes, given.axes, steps, strict=True)
+            )
+            # A step of 1 without a unit stands for an unknown one.
+            if (axis.unit or old != 1) and not _is_same_length((old, axis.unit), (new, theirs.unit))
+        )
+
+
+def _with_shared_unit(axes: tuple[SpaceAxis, ...]) -> tuple[SpaceAxis, ...]:
+    """Give axes of space without a unit, such as that of slices, the unit of all others."""
+    units = {axis.unit for axis in axes if axis.type is AxisType.SPACE and axis.unit}
+    if len(units) != 1:
+        return axes
+    (unit,) = units
+    return tuple(
+        replace(axis, unit=axis.unit or unit) if axis.type is AxisType.SPACE else axis
+        for axis in axes
+    )
+
+
+def _is_same_length(one: tuple[float, str | None], other: tuple[float, str | None]) -> bool:
+    """Tell whether two steps are nearly the same, as far as their units can be compared."""
+    (a, unit), (b, other_unit) = one, other
+    ratio = length_ratio(unit, other_unit)
+    if ratio is None and unit and other_unit and not is_same_unit(unit, other_unit):
+        return True
+    return isclose(a * float(ratio or 1), b, rel_tol=_TOLERANCE)
+
+
+def _by_name(
+    spacing: Mapping[str, float], axes: tuple[SpaceAxis, ...], others: list[float]
+) -> list[float]:
+    """Return one step for each axis, from those of some axes by name."""
+    names = [axis.name for axis in axes]
+    for name in spacing:
+        if name not in names:
+            listed = ", ".join(filter(None, names))
+            found = (
+                f"the axes are {listed}"
+                if listed
+                else f"the axes have no names; give them, as in --axes {','.join(spacing)}"
+            )
+            raise UsageError(f"spacing is given for axis {name!r}, but {found}")
+    return [spacing.get(name or "", other) for name, other in zip(names, others, strict=True)]
 
 
 def _named(names: Sequence[str | None] | None, n_axes: int) -> Space:
@@ -148,14 +220,23 @@ def _parse_names(given: Words) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _parse_spacing(given: Numbers) -> tuple[float, ...]:
-    parts = given.split(",") if isinstance(given, str) else given
+def _parse_spacing(given: Numbers) -> tuple[float, ...] | dict[str, float]:
+    if isinstance(given, str) and "=" in given:
+        pairs = [part.partition("=") for part in given.split(",")]
+        by_name: Mapping[str, Any] = {name.strip(): value for name, _, value in pairs}
+        if len(by_name) < len(pairs):
+            raise UsageError(f"spacing {given!r} contains an axis twice")
+    else:
+        by_name = given if isinstance(given, Mapping) else {}
+    parts: Any = given.split(",") if isinstance(given, str) else given
+    listed = by_name.values() if by_name else parts if isinstance(parts, Sequence) else [parts]
     try:
-        numbers = tuple(map(float, parts if isinstance(parts, Sequence) else [parts]))
+        numbers = tuple(map(float, listed))
     except (TypeError, ValueError):
         numbers = ()
     if not numbers or not all(isfinite(n) and n > 0 for n in numbers):
         raise UsageError(
-            f"spacing {given!r} is not a list of numbers above 0; write it as 0.5,0.1,0.1"
+            f"spacing {given!r} is not a list of numbers above 0; write it as 0.5,0.1,0.1 or "
+            "z=0.5,y=0.1,x=0.1"
         )
-    return numbers
+    return dict(zip(by_name, numbers, strict=True)) if by_name else numbers

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from dask_io.stores.block_format import Format
     from dask_io.stores.block_names import Names
 
-# Problems that are kept: a hostile description may claim any number of blocks.
 COPY_MISSING = (
     "copy or write the missing files; if they are empty on purpose, write blocks of zeros"
 )
 """Advice for files that somebody else has written."""
+LINK_SLICES = (
+    "add the missing slices, or link those before or after the gap into a folder of their own"
+)
+"""Advice for folders with gaps between slices, which are not opened."""
+# Problems that are kept: a hostile description may claim any number of blocks.
 _MOST_SHOWN = 1000
 
 
@@ -182,6 +186,7 @@ def report_missing_slices(
                 problems.add(f"slice {first}", f"is missing: there is no {name}")
             else:
                 problems.add(f"slices {first} to {last}", f"are missing, from {name} on")
+            problems.advice = LINK_SLICES
         expected = index + 1
 
 

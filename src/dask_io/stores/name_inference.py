@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError
 from dask_io.stores.block_names import BlockNames
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = re.compile(r"([0-9]+)")
 _WIDEST = 100
-# Names that are listed if all others follow one pattern.
-_MOST_ODD = 3
+# Names that are listed if all others follow one pattern, and the part of all that they may be.
+_MOST_ODD, _RARE = 3, 0.1
 # Lengths of the axis of colours, and the least length of a picture along both other axes.
 _COLOURS, _LEAST_SIDE = (3, 4), 5
 # The axes that letters stand for, in the order in which arrays usually have them.
@@ -88,8 +89,15 @@ def guess_names(
     >>> guess_names(".", names, suffix=".npy", first_shape=(5, 4)).pattern
     't{0:slice}_z{1:slice}.npy'
     """
-    n_axes = len(first_shape)
-    seen = _see(place, names, suffix, n_axes)
+    n_axes, kinds = len(first_shape), _sort_by_words(names, suffix)
+    if len(kinds) > 1:
+        pattern, usual = "", max(kinds.values(), key=len)
+        with suppress(DataError):
+            given: Any = {"suffix": suffix, "first_shape": first_shape, "is_of_file": is_of_file}
+            pattern = guess_names(place, usual, **given).pattern
+        advice = _name_it(place, n_axes, suffix)
+        raise _mixed(place, kinds, suffix, pattern=pattern, advice=advice)
+    seen = _see(place, names, suffix)
     chosen, varying = seen.choose_axes(n_axes), seen.varying
     if not varying and len(seen.values) == 1:
         # A single slice.
@@ -358,23 +366,49 @@ class _Seen:
         return DataError(place, [f"the file names {found}"], f"give the pattern: {patterns}")
 
 
-def _see(place: str, names: Collection[str], suffix: str, n_axes: int) -> _Seen:
+def _words_of(name: str, suffix: str) -> tuple[str, ...]:
+    """Return the text between the numbers of a name."""
+    return tuple(_NUMBERS.split(name.removesuffix(suffix))[::2])
+
+
+def _sort_by_words(names: Collection[str], suffix: str) -> dict[tuple[str, ...], list[str]]:
+    """Return the names that differ only in their numbers, by the text between these."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        kinds.setdefault(_words_of(name, suffix), []).append(name)
+    return kinds
+
+
+def _see(place: str, names: Collection[str], suffix: str) -> _Seen:
     # Literals and numbers alternate.
     parts = [_NUMBERS.split(name.removesuffix(suffix)) for name in names]
-    literals = {tuple(each[::2]) for each in parts}
-    if len(literals) != 1:
-        kinds: dict[tuple[str, ...], list[str]] = {}
-        for name, each in zip(names, parts, strict=True):
-            kinds.setdefault(tuple(each[::2]), []).append(name)
-        *others, usual = sorted(kinds.values(), key=len)
-        odd = sorted(name for kind in others for name in kind)
-        found = f"{len(names)} file names do not follow one pattern"
-        if len(odd) <= _MOST_ODD < len(usual):
-            found += f", because of {', '.join(odd)}: rename or move what is not a block"
-        raise DataError(place, [found], _name_it(place, n_axes, suffix))
     texts = tuple(map(frozenset, zip(*(each[1::2] for each in parts), strict=True)))
     values = tuple(frozenset(map(int, group)) for group in texts)
-    return _Seen(place, literals.pop(), texts, values, suffix)
+    return _Seen(place, tuple(parts[0][::2]), texts, values, suffix)
+
+
+def _mixed(
+    place: str,
+    kinds: Mapping[tuple[str, ...], list[str]],
+    suffix: str,
+    *,
+    pattern: str,
+    advice: str,
+) -> DataError:
+    """Return the error for names of several kinds; `pattern` is that of most, if there is one."""
+    words = max(kinds, key=lambda each: len(kinds[each]))
+    odd = sorted(name for kind, names in kinds.items() if kind != words for name in names)
+    n_usual = len(kinds[words])
+    if len(odd) > max(_MOST_ODD, n_usual * _RARE) or n_usual <= _MOST_ODD:
+        found = f"{n_usual + len(odd)} file names do not follow one pattern"
+        return DataError(place, [found], advice)
+    more = f" and {len(odd) - _MOST_ODD} more" if len(odd) > _MOST_ODD else ""
+    listed = f"{', '.join(odd[:_MOST_ODD])}{more}"
+    found = f"{n_usual} files follow {pattern or 'one pattern'}, these do not: {listed}"
+    wildcard = f"{'*'.join(words)}{suffix}"
+    if any(map(re.compile(".*".join(map(re.escape, words)) + re.escape(suffix)).fullmatch, odd)):
+        return DataError(place, [found], "rename or move what is not a block")
+    return DataError(place, [found], f"give '{place}/{wildcard}'")
 
 
 def _padded_width(texts: Collection[str]) -> int:

@@ -20,7 +20,7 @@ from dask_io.stores.cf_attributes import (
 from dask_io.stores.kept_headers import headers_in
 from dask_io.stores.scaling import SCALED_FLOATS, SCALING, STORED_INTEGERS, scaling_in
 from dask_io.stores.space import Space, includes, is_close
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ _LISTED_NAMES = {
     "names_of_values": "names_of_values",
     "extra_fields": "extra_fields",
     "user_block": "user_block",
-    "channel_names": "channel_names",
+    CHANNEL_NAMES: "channel_names",
     "levels_of_image": "levels",
     "texts_of_file": "description",
     "extended_header": "extended_header",

@@ -14,11 +14,11 @@ from dask_io.geometry import Grid
 from dask_io.stores.atomic import Padding
 from dask_io.stores.padded import any_padded, scratch_bytes
 from dask_io.stores.scaling import SCALING, scaling_in
-from dask_io.stores.space import Space, crop
+from dask_io.stores.space import AxisType, Space, crop
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CODECS_OF_FILES = "codecs_of_files"
 """Key of the metadata for the codecs of files that are not all encoded alike."""
+CHANNEL_NAMES = "channel_names"
+"""Key of the names of channels in the metadata of a store, empty for those without a name."""
 SPACE = "space"
 """Key of the space in the metadata of a store."""
 
@@ -183,6 +185,17 @@ def crop_described(described: Mapping[str, Any], region: Region) -> Mapping[str,
     cropped = dict(described)
     if isinstance(space := described.get(SPACE), Space):
         cropped[SPACE] = crop(space, region.start)
+        if names := described.get(CHANNEL_NAMES):
+            cropped[CHANNEL_NAMES] = _crop_names(names, space, region)
     if (scaling := scaling_in(described)) is not None:
         cropped[SCALING] = scaling.crop(region).to_json()
     return cropped
+
+
+def _crop_names(names: Sequence[str], space: Space, region: Region) -> Sequence[str]:
+    """Return the names of the channels in a region."""
+    kinds = [axis.type for axis in space.axes]
+    if kinds.count(AxisType.CHANNEL) != 1:
+        return names
+    axis = kinds.index(AxisType.CHANNEL)
+    return names[region.start[axis] : region.stop[axis]]

@@ -210,7 +210,9 @@ def test_directories_that_show_no_blocks_are_refused(files: list[str], tmp_path:
     """The advice is to name a pattern."""
     for name in files:
         (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(DataError, match="give a pattern of block files, as in"):
+    with pytest.raises(
+        DataError, match=r"give (a pattern of block files|those of one format), as in"
+    ):
         open_source(tmp_path)
 
 
@@ -244,7 +246,7 @@ def test_one_file_of_each_format(tmp_path: Path) -> None:
     source = open_source(tmp_path / "x.bin", shape=(4, 6), dtype="f8", order="1,0")
     assert (source.grid.n_blocks, source.layout.name, source.format) == (1, "F", "raw")
     (tmp_path / "odd.name").write_bytes(array.tobytes())
-    assert open_source(tmp_path / "odd.name", format="raw", shape=[24], dtype="f8").format == "raw"
+    assert open_source(tmp_path / "odd.name", shape=[24], dtype="f8").format == "raw"
 
 
 @pytest.mark.parametrize(

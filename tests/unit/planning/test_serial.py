@@ -1,6 +1,7 @@
 """Plans to JSON and back."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "reused_bytes": 0,
             "grain": "cell",
             "sequential": False,
+            "chunks_in_blocks": None,
             "through": 0,
             "window": None,
         },
@@ -100,6 +102,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "reused_bytes": 0,
             "grain": "cell",
             "sequential": False,
+            "chunks_in_blocks": None,
             "through": 0,
             "window": None,
         },
@@ -155,6 +158,15 @@ def test_uneven_chunks_are_listed_unless_they_are_many() -> None:
     found = plan_to_json(plan)
     assert found["source"]["chunks"] == [None]
     assert found["axes"][0]["write"] is None
+    assert plan_from_json(found) == plan
+
+
+def test_the_chunks_of_shards_come_back() -> None:
+    """They are described with the shards."""
+    shards = replace(side_of([4, 4]), chunks_in_blocks=(2,))
+    plan = plan_naive(Problem(side_of([8]), shards, np.dtype("u1"), 100))
+    found = json.loads(json.dumps(plan_to_json(plan)))
+    assert found["target"]["chunks_in_blocks"] == [2]
     assert plan_from_json(found) == plan
 
 

@@ -118,3 +118,27 @@ def test_runs_of_addressable_blocks() -> None:
         for extent in ((1, 100, 100), (50, 1, 1), (50, 100, 1), (10, 20, 100))
     ]
     assert runs == [1, 50, 5000, 10]
+
+
+def test_mixed_accesses_are_faster_than_with_cubes() -> None:
+    """In the sum of slowdowns, compared with chunks for each access alone, and in the worst."""
+    shape, layout = (150, 900, 800), Layout.c(3)
+    blocks = Blocks((1, 900, 800), layout, addressable=False)
+    extents = {"slices": (1, 900, 800), "cubes": (64, 64, 64), "slices x": (150, 900, 1)}
+    accesses = [AccessPattern(*each) for each in extents.items()]
+
+    found = suggest_chunks(shape, 2, accesses, blocks=blocks, device=SSD)
+
+    assert [each.chunks for each in found.cubes] == [(64, 64, 64), (128, 128, 128)]
+    best = [
+        suggest_chunks(shape, 2, [access], blocks=blocks, device=SSD).after[0].seconds
+        for access in accesses
+    ]
+    suggested, *cubes = (
+        [cost.seconds / least for cost, least in zip(costs, best, strict=True)]
+        for costs in (found.after, *(each.costs for each in found.cubes))
+    )
+    for each in cubes:
+        assert sum(suggested) < sum(each)
+        assert max(suggested) < max(each)
+    assert "64 x 64 x 64" in str(found)

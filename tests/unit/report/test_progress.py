@@ -13,7 +13,7 @@ import dask_io
 from dask_io.engine.run import Progress
 from dask_io.errors import UsageError
 from dask_io.report import progress as module
-from dask_io.report.progress import Watch, showing
+from dask_io.report.progress import Watch, showing, taking
 
 MB = 1_000_000
 
@@ -203,6 +203,25 @@ def test_a_stream_that_is_closed_ends_nothing(monkeypatch: pytest.MonkeyPatch) -
         assert update is not None
         for _ in range(100):
             update(at(100 * MB))
+
+
+@pytest.mark.parametrize("kind", ["bar", "plain", "json"])
+def test_python_sees_the_last_state_of_a_short_run(
+    kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It stays visible, as nothing else says that the run has ended, unless the run fails."""
+    np.save(tmp_path / "x.npy", np.arange(8))
+    dask_io.split(tmp_path / "x.npy", tmp_path / "out", chunks=4, progress=kind)
+
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "done" in last
+    assert ("100%, 64 B, 2 blocks" in last) is (kind != "json")
+    with (
+        pytest.raises(ZeroDivisionError),
+        taking(kind, Watch("writing")),
+    ):
+        _ = 1 / 0
+    assert "done" not in capsys.readouterr().err
 
 
 def test_progress_takes_the_names_of_the_option(tmp_path: Path) -> None:

@@ -57,6 +57,37 @@ def test_directions_and_origin_stay() -> None:
     assert space.axes == source["space"].axes
 
 
+def test_spacing_by_name_leaves_the_other_axes() -> None:
+    """Text and a dict mean the same; an axis of slices gets the unit of the others."""
+    axes = SpaceAxis("z", None, AxisType.SPACE), SpaceAxis("y", "micrometer", AxisType.SPACE)
+    source = {"space": Space(axes, Affine.scaled((1.0, 0.5), (0.0, 3.0)))}
+
+    space = given(spacing="z=2").override(source, 2)
+
+    assert space == given(spacing={"z": 2}).override(source, 2)
+    assert space.affine == Affine.scaled((2.0, 0.5), (0.0, 3.0))
+    assert [axis.unit for axis in space.axes] == ["micrometer"] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"spacing": "0.5,2"}, "x: 0.5 micrometer"),
+        ({"spacing": "2,0.5"}, ""),
+        ({"spacing": "2,500", "unit": "nm"}, ""),
+        ({"spacing": "2,0.5", "unit": "nm"}, "x: 0.5 micrometer"),
+        ({"spacing": "2,0.5001"}, ""),
+        ({"unit": "nm"}, ""),
+    ],
+)
+def test_spacing_may_contradict_the_source(options: dict[str, Any], found: str) -> None:
+    """Only along axes whose step the source knows; units of length are converted."""
+    axes = SpaceAxis("z", None, AxisType.SPACE), SpaceAxis("x", "micrometer", AxisType.SPACE)
+    source = {"space": Space(axes, Affine.scaled((1.0, 0.5), (0.0, 0.0)))}
+
+    assert given(**options).contradicts(source, 2) == found
+
+
 def test_names_of_dimensions_are_a_start() -> None:
     """A source that only has names keeps them."""
     space = given(unit="mm").override({"dimension_names": ("y", "x")}, 2)
@@ -74,6 +105,10 @@ def test_names_of_dimensions_are_a_start() -> None:
         ({"spacing": "1,0,2"}, "not a list of numbers above 0"),
         ({"spacing": "a"}, "not a list of numbers above 0"),
         ({"spacing": float("inf")}, "not a list of numbers above 0"),
+        ({"spacing": "x=0"}, "not a list of numbers above 0"),
+        ({"spacing": "x=1,x=2"}, "contains an axis twice"),
+        ({"spacing": "x=1"}, "the axes have no names; give them, as in --axes x"),
+        ({"axes": "c,y,x", "spacing": "z=1"}, "given for axis 'z', but the axes are c, y, x"),
         ({"unit": "mm,mm"}, "unit millimeter,millimeter is for 2 axes"),
     ],
 )

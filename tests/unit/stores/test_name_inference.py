@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -202,7 +203,12 @@ def test_one_file_needs_no_order() -> None:
 def test_the_few_names_that_do_not_fit_are_listed() -> None:
     """If most names follow one pattern, the error says which ones do not."""
     names = [f"b_{x}_{y}.npy" for x in range(3) for y in range(3)]
-    with pytest.raises(DataError, match=r"because of mean\.npy, old_b_0_0\.npy: rename"):
+    found = (
+        "9 files follow b_{0}_{1}.npy, these do not: mean.npy, old_b_0_0.npy; give 'dir/b_*_*.npy'"
+    )
+    with pytest.raises(DataError, match=re.escape(found)):
         guess([*names, "old_b_0_0.npy", "mean.npy"], (5, 5))
+    with pytest.raises(DataError, match=r"these do not: b_0_mean_0\.npy; rename or move"):
+        guess([*names, "b_0_mean_0.npy"], (5, 5))
     with pytest.raises(DataError, match="do not follow one pattern; give the pattern"):
         guess([*names, *(f"c_{name}" for name in names)], (5, 5))

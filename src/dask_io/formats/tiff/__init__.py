@@ -14,7 +14,13 @@ from dask_io.errors import UsageError
 from dask_io.formats.reopening import described_blocks, make_blocks, reopen_blocks
 from dask_io.formats.tiff.blocks import BIG, OME, pages_of
 from dask_io.formats.tiff.blocks import FORMAT as BLOCKS
-from dask_io.formats.tiff.description import describe_ome, describe_plain, has_samples, ome_axes
+from dask_io.formats.tiff.description import (
+    describe_ome,
+    describe_plain,
+    has_samples,
+    names_of_channels,
+    ome_axes,
+)
 from dask_io.formats.tiff.source import NAME, open_tiff, reopen_tiff
 from dask_io.formats.tiff.space import axis_of
 from dask_io.formats.tiff.target import NewImage, TiffTarget
@@ -26,10 +32,10 @@ from dask_io.stores.block_names import OneName
 from dask_io.stores.container import on_disk
 from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.space import Space
-from dask_io.stores.spec import SPACE, ArraySpec
+from dask_io.stores.spec import CHANNEL_NAMES, SPACE, ArraySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -85,7 +91,9 @@ class TiffFormat:
                 itemsize=wanted.dtype.itemsize,
             )
             headers = headers_in(wanted.metadata)
-            kept = {HEADERS: headers} if headers else {}
+            kept: dict[str, Any] = {HEADERS: headers} if headers else {}
+            if names := _channel_names(file, wanted, space):
+                kept[CHANNEL_NAMES] = names
             if tile is None:
                 blocks = _whole_file(file, wanted, space, kept)
                 target = make_blocks(
@@ -161,6 +169,14 @@ def _space_for(path: Path, wanted: NewArray) -> tuple[Space | None, str]:
     )
     names = ", ".join(str(axis.name) for axis in axes)
     return Space(axes, space.affine if space else None), names
+
+
+def _channel_names(path: Path, wanted: NewArray, space: Space | None) -> Sequence[str]:
+    """Return the names of channels that a new file keeps."""
+    if BLOCKS.of_file(path.name) is not OME:
+        return ()
+    metadata = {**wanted.metadata, SPACE: space}
+    return names_of_channels(wanted.grid.shape, wanted.dtype, metadata)
 
 
 def _whole_file(

@@ -18,10 +18,10 @@ from dask_io.formats.tiff.ome_contents import NAMESPACE
 from dask_io.formats.tiff.space import codes_of, rounded
 from dask_io.stores.own_attribute import KEY, own_value
 from dask_io.stores.space import AxisType
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dask_io.stores.space import Space
 
@@ -130,11 +130,14 @@ def describe_ome(
     samples = shape[-1] if codes.endswith(_SAMPLES) else 1
     rows, columns = shape[-3:-1] if codes.endswith(_SAMPLES) else shape[-2:]
     stored = (prod(shape) // (rows * columns * samples), 1, 1, rows, columns, samples)
+    about = _sizes(space, codes)
+    if names := names_of_channels(shape, dtype, metadata):
+        about["Channel"] = {"Name": list(names)}
     # The header of a target must not differ from run to run.
     identity = UUID(bytes=xxh3_128_digest(f"{own}{dtype.str}".encode()))
     try:
         made = OmeXml(UUID=str(identity), Creator="dask-io")
-        made.addimage(dtype.newbyteorder("="), shape, stored, axes=codes, **_sizes(space, codes))
+        made.addimage(dtype.newbyteorder("="), shape, stored, axes=codes, **about)
         text = made.tostring(declaration=True)
     except OmeXmlError as error:
         raise ValueError(f"cannot describe the array in OME-XML: {error}") from error
@@ -144,6 +147,16 @@ def describe_ome(
         f"<Value>{value}</Value></CommentAnnotation></StructuredAnnotations></OME>"
     )
     return text.replace("</OME>", note).encode() + b"\0"
+
+
+def names_of_channels(
+    shape: tuple[int, ...], dtype: np.dtype[Any], metadata: Mapping[str, Any]
+) -> Sequence[str]:
+    """Return the names of the channels that OME-XML can keep: one for each along an axis c."""
+    names: Sequence[str] = metadata.get(CHANNEL_NAMES, ())
+    codes, _ = ome_axes(metadata.get(SPACE), shape, dtype)
+    is_alike = "C" in codes and shape[codes.index("C")] == len(names)
+    return names if is_alike and _SAMPLES not in codes else ()
 
 
 def _sizes(space: Space | None, codes: str) -> dict[str, Any]:

@@ -17,18 +17,20 @@ _PLAIN = frozenset(("ID", "Name", "SamplesPerPixel", "TheC", "TheT", "TheZ"))
 
 
 def ome_channel_names(root: Element, number: int) -> tuple[str, ...]:
-    """Return the names of the channels of an image.
+    """Return the names of the channels of an image, empty for those without a name.
+
+    If no channel has a name, there are none.
 
     Examples
     --------
     >>> from xml.etree import ElementTree
     >>> text = '<OME><Image><Pixels><Channel Name="DAPI"/><Channel/></Pixels></Image></OME>'
     >>> ome_channel_names(ElementTree.fromstring(text), 0)
-    ('DAPI',)
+    ('DAPI', '')
     """
     parts = _parts(root, number)
-    names = (part.get("Name", "") for part in parts if _tag(part) == "Channel")
-    return tuple(filter(None, names))
+    names = tuple(part.get("Name", "") for part in parts if _tag(part) == "Channel")
+    return names if any(names) else ()
 
 
 def has_more_in_ome(root: Element, number: int) -> bool:

@@ -66,6 +66,8 @@ def read_image(path: Path, inside: str) -> Image:
     size = size_of(path)
     if size == NOT_A_FILE:
         raise StorageError(str(path), "is not a file", "check the path")
+    if not size:
+        raise DataError(str(path), ["is empty: it has 0 bytes"])
     size = min(size, _LARGEST)
     limits = Limits(_SECONDS + size // _PER_SECOND, _LARGEST + size)
     try:

@@ -11,7 +11,7 @@ from dask_io.formats.tiff.ome_contents import NAMESPACE, has_more_in_ome, ome_ch
 from dask_io.formats.tiff.space import imagej_steps, make_space, ome_steps, resolution_steps
 from dask_io.stores.own_attribute import KEY, read_own
 from dask_io.stores.space import Space
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -101,7 +101,7 @@ def _beyond_array(file: Any, series: Any, page: Any, place: tuple[int, int]) -> 
     if series.kind == "ome":
         root = ET.fromstring(file.ome_metadata)  # noqa: S314 - within limits, in a subprocess
         if names := ome_channel_names(root, number):
-            found["channel_names"] = names
+            found[CHANNEL_NAMES] = names
         has_more = has_more_in_ome(root, number)
     elif series.kind == "imagej":
         has_more = not _IMAGEJ_EXTRAS.isdisjoint(file.imagej_metadata or {})

@@ -15,7 +15,7 @@ from dask_io.formats.zarr.ome_space import LEVEL, only_level, read_level
 from dask_io.formats.zarr.source import ZarrChunks, open_zarr, reopen_zarr
 from dask_io.hierarchy.tree import checked_path
 from dask_io.stores.chunked_source import ChunkedSource
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +50,7 @@ class LevelChunks(ZarrChunks):
                 "dimension_names": found["dimension_names"] or level.axes,
                 "attributes_of_groups": tuple(name for name in around if name not in translated),
                 **level.headers,
+                **({CHANNEL_NAMES: level.channel_names} if level.channel_names else {}),
                 SPACE: level.space,
             }
         )

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import hypot
+from math import hypot, prod
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
+from dask_io.formats.zarr.ome_channels import has_only_names, make_omero, read_channel_names
 from dask_io.stores.given_space import type_of
 from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.own_attribute import KEY, own_value, read_own
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 from dask_io.stores.unit_words import unit_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
 
 LEVEL = "0"
 """Path of the only level of an image that Dask IO makes."""
@@ -54,12 +57,15 @@ class Level:
         Headers of other formats that the image was made from.
     translated
         The attributes of the group that are completely translated into the other fields.
+    channel_names
+        The names of the channels, in their order; empty if they have none.
     """
 
     axes: tuple[str | None, ...]
     space: Space
     headers: Mapping[str, Any]
     translated: frozenset[str] = frozenset()
+    channel_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +210,12 @@ def _check_axes(axes: tuple[SpaceAxis, ...]) -> None:
 
 
 def image_attributes(
-    metadata: Mapping[str, Any], n_axes: int, name: str, version: int
+    metadata: Mapping[str, Any],
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    *,
+    name: str,
+    version: int,
 ) -> dict[str, Any]:
     """Return the attributes of an image group for an array with this metadata.
 
@@ -214,13 +225,22 @@ def image_attributes(
         If OME-Zarr does not allow its axes.
     """
     exact = metadata.get(SPACE)
-    space = space_of(metadata, n_axes)
+    space = space_of(metadata, len(shape))
     image = make_image(space)
     kept: dict[str, Any] = {HEADERS: headers_in(metadata)}
     if exact is not None and not includes(image.space, exact):
         kept[SPACE] = exact
     own = own_value(kept)
-    return {**image.to_json(name, version), **({KEY: own} if own else {})}
+    found = image.to_json(name, version)
+    names = metadata.get(CHANNEL_NAMES, ())
+    n_channels = prod(
+        length
+        for length, axis in zip(shape, image.axes, strict=True)
+        if axis.type is AxisType.CHANNEL
+    )
+    if names and len(names) == n_channels:
+        found.get("ome", found)["omero"] = make_omero(names, dtype)
+    return {**found, **({KEY: own} if own else {})}
 
 
 def space_of(metadata: Mapping[str, Any], n_axes: int) -> Space:
@@ -262,7 +282,8 @@ def _read_level(
     translated = {KEY} if own is not None else set()
     if len(_images(attributes)) == 1 and not image.keys() - _UNDERSTOOD:
         translated |= _all_about_images(attributes)
-    return Level(names, space, headers, frozenset(translated))
+    channels = read_channel_names(attributes)
+    return Level(names, space, headers, frozenset(translated), channels)
 
 
 def multiscales(attributes: Mapping[str, Any]) -> list[Any]:
@@ -277,10 +298,11 @@ def _images(attributes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _all_about_images(attributes: Mapping[str, Any]) -> set[str]:
-    """Return the attribute of a group that contains only its images, if there is one."""
+    """Return the attributes of a group that contain only its images and names of channels."""
+    known = {"multiscales", "omero"} if has_only_names(attributes) else {"multiscales"}
     if "ome" not in attributes:
-        return {"multiscales"}
-    return set() if attributes["ome"].keys() - {"version", "multiscales"} else {"ome"}
+        return known & attributes.keys()
+    return {"ome"} if attributes["ome"].keys() <= {"version", *known} else set()
 
 
 def only_level(attributes: Mapping[str, Any]) -> str | None:

@@ -42,7 +42,7 @@ from dask_io.stores.chunk_files import refuse_foreign
 from dask_io.stores.json_documents import parse_json
 from dask_io.stores.kept_headers import HEADERS
 from dask_io.stores.orientation import hidden_from_others
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +75,9 @@ def make_image_target(
     version = _choose_version(Place(path, inside), wanted)
     n_axes, metadata = len(wanted.grid.axes), wanted.metadata
     name = (inside.rpartition("/")[2] or path.name).removesuffix(".zarr").removesuffix(".ome")
-    attributes = image_attributes(metadata, n_axes, name, version)
+    attributes = image_attributes(
+        metadata, wanted.grid.shape, wanted.dtype, name=name, version=version
+    )
     level = read_level(attributes, LEVEL, n_axes)
     assert level is not None, "an image describes its level"
     kept = {key: value for key, value in metadata.items() if key not in {SPACE, HEADERS}}
@@ -199,6 +201,8 @@ class ImageTarget(ZarrTarget):
             return super().metadata
         hidden = hidden_from_others(level.space)
         added = {SPACE: level.space, **level.headers, "hidden": hidden}
+        if level.channel_names:
+            added[CHANNEL_NAMES] = level.channel_names
         return MappingProxyType({**super().metadata, **added})
 
     def describe(self) -> dict[str, Any]:

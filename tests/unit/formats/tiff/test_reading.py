@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import tifffile
+import zarr
+from ome_zarr_models import v04, v05
 
 import dask_io
 from dask_io.errors import DataError, UsageError
@@ -262,6 +264,37 @@ def test_a_file_larger_than_4_gib(tmp_path: Path) -> None:
     del values
     assert dask_io.open(path)[4, 29999, -6:].tolist() == [0, 7, 7, 7, 7, 7]
     path.unlink()
+
+
+@pytest.mark.parametrize(("version", "model"), [(2, v04.Image), (3, v05.Image)])
+def test_names_of_channels_go_to_ome_zarr_and_back(
+    version: int, model: Any, tmp_path: Path
+) -> None:
+    """Other readers find them there; a region has the names of its channels."""
+    array, path, image = (
+        np.zeros((3, 32, 48), "u2"),
+        tmp_path / "x.ome.tif",
+        tmp_path / "i.ome.zarr",
+    )
+    tifffile.imwrite(
+        path, array, metadata={"axes": "CYX", "Channel": {"Name": ["DAPI", "GFP", "Cy5"]}}
+    )
+
+    there: Any = dask_io.resplit(path, image, chunks=16, format_version=version)
+    back: Any = dask_io.resplit(image, tmp_path / "y.ome.tif", chunks=(1, 16, 16))
+    whole: Any = dask_io.merge(image, tmp_path / "z.ome.tif")
+    part: Any = dask_io.extract(path, tmp_path / "part.ome.tif", regions=["1:,:,:"])
+
+    assert [each.not_kept for each in (there, back, whole, part)] == [(), (), ("codec",), ()]
+    assert model.from_zarr(zarr.open_group(image, mode="r"))
+    about: Any = zarr.open_group(image, mode="r").attrs
+    channels = about.get("ome", about)["omero"]["channels"]
+    assert [each["label"] for each in channels] == ["DAPI", "GFP", "Cy5"]
+    for name, names in {"y": "DAPI GFP Cy5", "z": "DAPI GFP Cy5", "part": "GFP Cy5"}.items():
+        with tifffile.TiffFile(tmp_path / f"{name}.ome.tif") as file:
+            text = file.ome_metadata or ""
+        found = tifffile.xml2dict(text)["OME"]["Image"]["Pixels"]["Channel"]
+        assert [each["Name"] for each in found] == names.split()
 
 
 def test_what_a_target_does_not_keep_is_reported(tmp_path: Path) -> None:

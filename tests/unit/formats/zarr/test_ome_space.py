@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,11 +61,17 @@ def spaces(draw: st.DrawFn) -> Space:
     return Space(axes, affine)
 
 
+def attributes_of(metadata: dict[str, Any], *, n_axes: int = 3, version: int = 3) -> dict[str, Any]:
+    """Describe an image of two elements along each axis."""
+    shape = (2,) * n_axes
+    return image_attributes(metadata, shape, np.dtype("u2"), name="image", version=version)
+
+
 @given(space=spaces(), version=st.sampled_from([2, 3]))
 def test_a_space_comes_back(space: Space, version: int) -> None:
     """Nothing that was known is lost or rounded, through JSON, in both versions."""
     n_axes = len(space.axes)
-    made = image_attributes({"space": space}, n_axes, "image", version)
+    made = attributes_of({"space": space}, n_axes=n_axes, version=version)
     read = read_level(json.loads(json.dumps(made)), "0", n_axes)
 
     assert read is not None
@@ -93,16 +100,43 @@ def test_an_exact_space_is_kept_only_if_it_is_needed() -> None:
     straight = Space(tuple(map(SpaceAxis, "zyx")), Affine.scaled((2.0, 1.0, 1.0), (0.0, 5.0, 0.0)))
     oblique = Space(tuple(map(SpaceAxis, "xyz")), ROTATED)
 
-    assert image_attributes({"space": straight}, 3, "a", 3).keys() == {"ome"}
-    made = image_attributes({"space": oblique}, 3, "a", 3)
+    assert attributes_of({"space": straight}).keys() == {"ome"}
+    made = attributes_of({"space": oblique})
     assert Space.from_json(made["dask_io"]["space"]) == oblique
     assert hidden_from_others(oblique) == (ORIENTATION,)
     assert not hidden_from_others(straight)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_names_of_channels_come_back(version: int) -> None:
+    """Also if one has no name; colours of other tools are more than was translated."""
+    axes = tuple(map(SpaceAxis, "cyx", [None] * 3, (AxisType.CHANNEL, None, None)))
+    metadata = {"space": Space(axes), "channel_names": ("DAPI", "")}
+    made = json.loads(json.dumps(attributes_of(metadata, version=version)))
+
+    read = read_level(made, "0", 3)
+    assert read is not None
+    assert read.channel_names == ("DAPI", "")
+    assert read.translated == made.keys()
+
+    made.get("ome", made)["omero"]["channels"][0]["color"] = "123456"
+    read = read_level(made, "0", 3)
+    assert read is not None
+    assert read.translated.isdisjoint({"ome", "omero"})
+
+
+def test_names_of_other_channels_are_not_written() -> None:
+    """Each channel of the array has a name, or none has."""
+    axes = tuple(map(SpaceAxis, "cyx", [None] * 3, (AxisType.CHANNEL, None, None)))
+    made = attributes_of({"space": Space(axes), "channel_names": ("a", "b", "c")})
+    assert "omero" not in made["ome"]
+
+
 def test_changes_by_other_tools_win() -> None:
     """If another tool has changed the scale of an image, our exact copy is out of date."""
-    made = image_attributes({"space": Space(tuple(map(SpaceAxis, "xyz")), ROTATED)}, 3, "a", 3)
+    made = attributes_of(
+        {"space": Space(tuple(map(SpaceAxis, "xyz")), ROTATED)}, n_axes=3, version=3
+    )
     steps = made["ome"]["multiscales"][0]["datasets"][0]["coordinateTransformations"]
     steps[0]["scale"] = [9.0, 9.0, 9.0]
 
