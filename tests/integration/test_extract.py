@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 from numpy.typing import NDArray
 
 import dask_io
@@ -114,6 +115,33 @@ def test_a_dry_run_touches_nothing(source: Path, tmp_path: Path) -> None:
     assert told["sweeps"][0]["targets"] == [0, 1, 2]
     assert told["bytes"]["read_again"] == 0
     assert not (tmp_path / "rois").exists()
+
+
+@pytest.mark.parametrize("regions", [REGIONS[:1], REGIONS], ids=["one", "several"])
+def test_the_predicted_time_respects_the_rate(
+    source: Path, tmp_path: Path, regions: tuple[str, ...]
+) -> None:
+    """A dry run and the first lines of a run predict the time that the rate allows."""
+    arguments = ["extract", source, tmp_path / "rois", *with_regions(*regions)]
+    plan = json.loads(run(*arguments, "--dry-run", "--json", "--max-rate", "1kB"))
+
+    n_bytes = plan["bytes"]["read"] + plan["bytes"]["written"]
+    assert n_bytes / 1000 <= plan["seconds"] < n_bytes / 1000 + 1
+    seconds = json.loads(run(*arguments, "--dry-run", "--json"))["seconds"]
+    assert seconds < 1
+
+
+def test_the_predicted_time_of_a_group_respects_the_rate(tmp_path: Path) -> None:
+    """The rate counts for all arrays together."""
+    group = zarr.create_group(tmp_path / "year.zarr")
+    for name in ("a", "b"):
+        group.create_array(name, data=np.arange(8000), chunks=(1000,), dimension_names=["x"])
+    arguments = ["extract", tmp_path / "year.zarr", tmp_path / "part.zarr", "--region", "x=0:4000"]
+
+    plan = json.loads(run(*arguments, "--dry-run", "--json", "--max-rate", "1kB"))
+
+    n_bytes = plan["bytes"]["read"] + plan["bytes"]["written"]
+    assert n_bytes / 1000 <= plan["seconds"] < n_bytes / 1000 + 1
 
 
 @pytest.mark.parametrize(

@@ -141,4 +141,4 @@ def _move_of(job: AnyJob) -> Move | None:
     ledger = None if one.outlet is None else one.outlet.ledger
     skipped = 0 if ledger is None else ledger.n_blocks
     places = one.source.place, one.named_target.place
-    return Move(one.plan, *places, unit_of(one), skipped, one.max_rate)
+    return Move(one.plan, *places, unit_of(one), skipped)

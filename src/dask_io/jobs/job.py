@@ -111,8 +111,8 @@ class Runnable(Displayed, ABC):
 class Job(Runnable):
     """A plan with its source and, if one was given, its target. `run` executes it.
 
-    `device` is the device for which time is predicted, and `max_rate` the largest number of bytes
-    that may be moved per second. With `consume`, each source block is removed as soon as all data
+    `device` is the device for which time is predicted, limited to `max_rate`, the largest number of
+    bytes that may be moved per second. With `consume`, each source block is removed as soon as all data
     that comes from it is durable. `outlet` is the state of an interrupted run that the job resumes.
     `storage_options` connect to the object store of the target. A `member` is one of several arrays
     that are moved together. `gives_space` tells that the user, not the source, describes the axes.
@@ -308,8 +308,8 @@ class JointJob(Runnable):
     """A plan that writes several targets from one read of a source. `run` executes it.
 
     `windows` are the parts of the source that the targets will hold, one per target. `device` is
-    the device for which time is predicted, `max_rate` the largest number of bytes that may be
-    moved per second.
+    the device for which time is predicted, limited to `max_rate`, the largest number of bytes that
+    may be moved per second.
     """
 
     plan: Sweeps

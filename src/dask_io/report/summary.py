@@ -29,8 +29,6 @@ class Move(NamedTuple):
     """What the target is written in: blocks, or shards."""
     skipped: int = 0
     """Blocks of the target that an earlier run has written."""
-    max_rate: int | None = None
-    """Most bytes that are moved per second."""
 
 
 def preview(move: Move, device: Device | None) -> Iterator[str]:
@@ -52,8 +50,6 @@ def preview(move: Move, device: Device | None) -> Iterator[str]:
 def _predict(move: Move, device: Device) -> float:
     """Predict the time that is left, in seconds."""
     plan, seconds = move.plan, predict_seconds(move.plan, device)
-    if move.max_rate is not None:
-        seconds = max(seconds, (plan.n_bytes_read + plan.n_bytes_written) / move.max_rate)
     if move.skipped and not isinstance(plan, (Series, Sweeps)):
         seconds *= 1 - move.skipped / plan.problem.target.grid.n_blocks
     return seconds
