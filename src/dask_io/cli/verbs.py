@@ -138,7 +138,7 @@ def plan(
         _show_explanation(found, device, given, as_json=as_json, inferred=inferred)
     else:
         _show_plan(found, device, as_json=as_json, inferred=inferred)
-    reporting.write_report(found, device)
+    reporting.write_report(found, device, axes=None if job is None else job.axes)
 
 
 @commands.command()
@@ -595,7 +595,7 @@ def _show_or_run(
             sharing.show_shared_plan(job, dst, as_json=as_json)
         else:
             _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
-        reporting.write_report(job.plan, job.device)
+        reporting.write_report(job.plan, job.device, axes=getattr(job, "axes", None))
         return
     finished = _run_job(job, label=label, given=given)
     if isinstance(job, (OnePart, ProcessJob)):

@@ -145,6 +145,11 @@ class Job(Runnable):
         return "" if self.target is None else self.target.inferred_axes
 
     @property
+    def axes(self) -> Mapping[str, Sequence[str | None]]:
+        """The names of the array's axes, for reports."""
+        return _axes_in(self.source)
+
+    @property
     def resolved(self) -> str:
         """The indices of values of coordinates in the region; empty if it has none."""
         return resolved_in([self.source])
@@ -231,6 +236,7 @@ class Job(Runnable):
             target=self.target.place if self.target else None,
             requested=self.requested,
             objective=self.objective,
+            axes=self.axes,
         )
 
     def _where(self) -> Sequence[str]:
@@ -334,6 +340,11 @@ class JointJob(Runnable):
         return self.targets[0].inferred_axes
 
     @property
+    def axes(self) -> Mapping[str, Sequence[str | None]]:
+        """The names of the array's axes, for reports."""
+        return _axes_in(self.source)
+
+    @property
     def resolved(self) -> str:
         """The indices of values of coordinates in the regions; empty if there are none."""
         return resolved_in(self.windows)
@@ -372,7 +383,9 @@ class JointJob(Runnable):
     def visualize(self) -> Report:
         """Return a report on the plan; see `Job.visualize`."""
         target = self.targets[0].place if len(self.targets) == 1 else None
-        return make_report(self.plan, self.device, source=self.source.place, target=target)
+        return make_report(
+            self.plan, self.device, source=self.source.place, target=target, axes=self.axes
+        )
 
     def _verify(self) -> None:
         pace = self.source.tally.pace
@@ -430,6 +443,10 @@ def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
         return quote(places[0]) + (" --consume" if consume else "")
     parents = {str(locate(place).parent) for place in places}
     return quote(parents.pop() if len(parents) == 1 else places[0])
+
+
+def _axes_in(source: Source) -> Mapping[str, Sequence[str | None]]:
+    return {"": source.metadata.get("dimension_names") or ()}
 
 
 def pace_of(max_rate: int | None) -> Pace | None:
