@@ -50,6 +50,7 @@ _KEYWORDS = {
 }
 _WORDY = frozenset({"strategy", "order", "format", "codec", "casting", "objective", "durability"})
 """Options whose values are words; other values have a digit or a comma."""
+_LENGTHS = re.compile(r"\d+(?:,\d+)+")
 _NO_VALUES = frozenset({"or", "and", "to", "out", "is", "are", "for", "cannot", "moves", "needs"})
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:[ =]([^\s;)]*[^\s;),.]))?")
 _COMMAND = re.compile(
@@ -139,6 +140,8 @@ def in_python_words(message: str) -> str:
     use at least memory=3000, or strict=True
     >>> print(in_python_words("convert them with --dtype; then run dask-io resume 'my scan'"))
     convert them with dtype=...; then run dask_io.resume("my scan")
+    >>> print(in_python_words("give --source-chunks 64,72,56"))
+    give chunks=(64, 72, 56)
     """
     return _OPTION.sub(_to_keyword, _COMMAND.sub(_to_call, message))
 
@@ -151,6 +154,8 @@ def _to_keyword(match: re.Match[str]) -> str:
         return f"{keyword}=True{rest}"
     if value is None or not _is_value(name, value):
         return f"{keyword}=...{rest}"
+    if _LENGTHS.fullmatch(value):
+        return f"{keyword}=({value.replace(',', ', ')})"
     return f"{keyword}={value if value.isdigit() else _quoted(value)}"
 
 

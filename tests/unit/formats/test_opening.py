@@ -250,9 +250,9 @@ def test_one_file_of_each_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("description", "says"),
     [
-        ({}, "give its shape and dtype"),
-        ({"shape": (4, 6)}, "give its dtype"),
-        ({"dtype": "f8"}, "give its shape"),
+        ({}, "give --source-shape and --source-dtype"),
+        ({"shape": (4, 6)}, "give --source-dtype"),
+        ({"dtype": "f8"}, "give --source-shape"),
         ({"shape": (4, 6), "dtype": "O"}, "Python objects"),
         ({"shape": (4, 6), "dtype": "f99"}, "dtype 'f99' is not known"),
         ({"shape": (4, 6), "dtype": "f8", "chunks": 2}, "is one file, so it is one block"),
