@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,6 +116,19 @@ def test_a_dry_run_touches_nothing(source: Path, tmp_path: Path) -> None:
     assert told["sweeps"][0]["targets"] == [0, 1, 2]
     assert told["bytes"]["read_again"] == 0
     assert not (tmp_path / "rois").exists()
+
+
+def test_regions_as_indices(source: Path, tmp_path: Path) -> None:
+    """In Python a region is an index as in NumPy; a single one may be called `region`."""
+    given: list[Any] = [np.s_[0:6, 2:7], np.s_[3:9, ..., 2:5], np.s_[5:7]]
+    dask_io.extract(source, tmp_path / "rois", regions=given)
+    dask_io.extract(source, tmp_path / "one.npy", regions=given[1])
+    dask_io.extract(source, tmp_path / "named.npy", region=given[1])
+
+    for number, part in enumerate(PARTS):
+        assert np.array_equal(np.load(tmp_path / "rois" / f"region_{number:03}.npy"), part)
+    for name in ("one.npy", "named.npy"):
+        assert np.array_equal(np.load(tmp_path / name), PARTS[1])
 
 
 @pytest.mark.parametrize("regions", [REGIONS[:1], REGIONS], ids=["one", "several"])

@@ -116,8 +116,7 @@ def window_of(store: Source, ranges: Ranges | None, settings: Settings) -> Sourc
     """
     if ranges is None:
         return store
-    names = _described(store, settings).get("dimension_names")
-    found = region_of(ranges, store, names, settings.storage_options)
+    found = region_of(ranges, store, _described(store, settings), settings.storage_options)
     return SourceView(store, found.region, found.said)
 
 

@@ -158,9 +158,7 @@ class SeriesJob(Runnable):
     def visualize(self) -> Report:
         """Return a report on the plans of all arrays; see `Job.visualize`."""
         target = self.output.place if self.output else None
-        return make_report(
-            self.plan, self.device, source=self.place, target=target, axes=self.axes
-        )
+        return make_report(self.plan, self.device, source=self.place, target=target, axes=self.axes)
 
     def _verify(self) -> None:
         pace = self._targets[-1].tally.pace

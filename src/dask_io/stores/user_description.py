@@ -47,8 +47,7 @@ class Description:
                 f"--source-{word}" for word in ("shape", "dtype") if getattr(self, word) is None
             )
             raise UsageError(
-                f"{path} holds {format.name} data, which does not describe itself; "
-                f"give {missing}"
+                f"{path} holds {format.name} data, which does not describe itself; give {missing}"
             )
         whole = tuple(1 if axis in slice_axes else -1 for axis in range(len(self.shape)))
         chunks = whole if self.chunks is None else self.chunks
