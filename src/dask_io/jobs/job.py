@@ -114,9 +114,10 @@ class Job(Runnable):
     `device` is the device for which time is predicted, limited to `max_rate`, the largest number of
     bytes that may be moved per second. With `consume`, each source block is removed as soon as all
     data that comes from it is durable. `outlet` is the state of an interrupted run that the job
-    resumes. `storage_options` connect to the object store of the target. A `member` is one of several arrays
-    that are moved together. `gives_space` tells that the user, not the source, describes the axes.
-    `requested` is the strategy that the user gave, `objective` the objective of ``"auto"``.
+    resumes. `storage_options` connect to the object store of the target. A `member` is one of
+    several arrays that are moved together. `gives_space` tells that the user, not the source,
+    describes the axes. `requested` is the strategy that the user gave, `objective` the objective of
+    ``"auto"``.
     """
 
     plan: AnyPlan
