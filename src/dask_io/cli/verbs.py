@@ -137,7 +137,8 @@ def plan(
     elif explain:
         _show_explanation(found, device, given, as_json=as_json, inferred=inferred)
     else:
-        _show_plan(found, device, as_json=as_json, inferred=inferred)
+        codec = getattr(job, "codec", "")
+        _show_plan(found, device, as_json=as_json, inferred=inferred, codec=codec)
     reporting.write_report(found, device, axes=None if job is None else job.axes)
 
 
@@ -594,7 +595,8 @@ def _show_or_run(
         if isinstance(job, (OnePart, ProcessJob)):
             sharing.show_shared_plan(job, dst, as_json=as_json)
         else:
-            _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
+            codec, inferred = getattr(job, "codec", ""), job.inferred
+            _show_plan(job.plan, job.device, as_json=as_json, inferred=inferred, codec=codec)
         reporting.write_report(job.plan, job.device, axes=getattr(job, "axes", None))
         return
     finished = _run_job(job, label=label, given=given)
@@ -713,7 +715,12 @@ def _place_of(job: AnyJob, dst: str) -> str:
 
 
 def _show_plan(
-    plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool, inferred: str
+    plan: AnyPlan | Sweeps | Series,
+    device: Device,
+    *,
+    as_json: bool,
+    inferred: str,
+    codec: str = "",
 ) -> None:
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.summary import plan_summary  # noqa: PLC0415  # loaded on use
@@ -721,7 +728,7 @@ def _show_plan(
     if as_json:
         show_json({**any_plan_to_json(plan, device), "inferred": inferred or None})
     else:
-        show(plan_summary(plan, device, inferred=inferred))
+        show(plan_summary(plan, device, inferred=inferred, codec=codec))
         show("--explain compares all strategies, and shows the details")
 
 

@@ -141,6 +141,12 @@ class Job(Runnable):
         return inferred_in(self.source)
 
     @property
+    def codec(self) -> str:
+        """The names of the codecs of the target; empty if it has none."""
+        codecs = () if self.target is None else self.target.metadata.get("codecs") or ()
+        return " + ".join(str(each["id"]) for each in codecs)
+
+    @property
     def inferred_axes(self) -> str:
         """The names of the axes, if the target's format needs names and nothing gives them."""
         return "" if self.target is None else self.target.inferred_axes
@@ -248,13 +254,13 @@ class Job(Runnable):
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         yield from zip(("from", "to"), self._where(), strict=False)
-        yield from plan_rows(self.plan, self.device, inferred=self.inferred)
+        yield from plan_rows(self.plan, self.device, inferred=self.inferred, codec=self.codec)
 
     def _drawing(self) -> str:
         return job_svg(self.plan)
 
     def __str__(self) -> str:
-        summary = plan_summary(self.plan, self.device, inferred=self.inferred)
+        summary = plan_summary(self.plan, self.device, inferred=self.inferred, codec=self.codec)
         return f"{' to '.join(self._where())}\n{summary}"
 
 

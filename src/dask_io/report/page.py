@@ -42,7 +42,7 @@ _SUFFIXES = (".html",)
 _NO_NAMES: Mapping[str, Sequence[str | None]] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """A page that shows a plan, and a run if there was one. Notebooks display it.
 
@@ -66,6 +66,10 @@ class Report:
             If the folder does not exist, or the file cannot be written.
         """
         write_report(self, path)
+
+    def __repr__(self) -> str:
+        size = format_bytes(len(self.html.encode()))
+        return f'<Report: {size}; save("plan.html") writes it>'
 
     def _repr_html_(self) -> str:
         # In a frame of its own, the page and the notebook cannot change each other's style.

@@ -106,6 +106,13 @@ def test_writing_parts_of_blocks_is_not_called_completing_them() -> None:
         assert all(map(all, scene["whole"])) == completes
 
 
+def test_a_report_in_a_shell_is_one_line() -> None:
+    """The page itself would fill the screen."""
+    shown = repr(report_on(plan_sweep(SMALL)))
+
+    assert re.fullmatch(r'<Report: [\d.]+ KiB; save\("plan\.html"\) writes it>', shown)
+
+
 def test_axes_have_their_names() -> None:
     """Each array of a group has its own."""
     plan = plan_sweep(SMALL)
