@@ -50,6 +50,17 @@ def test_a_real_volume_in_blocks(tmp_path: Path) -> None:
     assert (tmp_path / "back.nii").read_bytes() == gzip.decompress(REAL.read_bytes())
 
 
+def test_info_on_a_gzip_file(volume: Path) -> None:
+    """It is one file, which is decoded in slabs."""
+    gz = volume.with_name("x.nii.gz")
+    n_slabs = dask_io.info(gz).grid.n_blocks
+
+    assert n_slabs > 1
+    assert f"1 file, decoded in {n_slabs} slabs of 64 x 96 x " in run("info", gz)
+    assert f"{n_slabs} slabs of" in repr(dask_io.info(gz))
+    assert f'"blocks": {n_slabs}' in run("info", gz, "--json")
+
+
 def test_a_region_in_millimetres(tmp_path: Path) -> None:
     """Positions are those of the affine map; along oblique axes there is no single index."""
     array = np.arange(40 * 30 * 20, dtype="<i2").reshape(40, 30, 20)

@@ -696,10 +696,12 @@ def _mention_sidecars(jobs: Sequence[AnyJob]) -> None:
     """Tell in one line where the checksums of new one-file targets are."""
     from dask_io.units import count  # noqa: PLC0415  # loaded on use
 
-    names = [file.name for job in jobs for file in job.sidecars()]
-    if names:
-        others = f" and {count(len(names) - 1, 'more file')}" if len(names) > 1 else ""
-        show(f"checksums for verify and repair are in {one_line(names[0])}{others}")
+    files = [file for job in jobs for file in job.sidecars()]
+    if len(files) == 1:
+        show(f"checksums for verify and repair are in {one_line(files[0].name)}")
+    elif files:
+        others = count(len(files) - 1, "more file")
+        show(f"checksums for verify and repair are in {one_line(str(files[0]))} and {others}")
 
 
 def _place_of(job: AnyJob, dst: str) -> str:
