@@ -10,7 +10,7 @@ import zarr
 
 import dask_io
 from dask_io import api
-from dask_io.errors import InterruptedRunError
+from dask_io.errors import DataError, InterruptedRunError
 from dask_io.jobs.job import Job, JointJob
 from tests.commands import invoke
 
@@ -75,6 +75,17 @@ def test_one_file_says_how_much_is_there(tmp_path: Path) -> None:
     assert re.search(r"continues a run: [\d.]+ KiB are already written", said)
     assert "more of disk space" in said
     assert np.array_equal(np.load(tmp_path / "b.npy"), array)
+
+
+def test_a_target_that_was_deleted_is_explained(source: Path, tmp_path: Path) -> None:
+    """The checksums are still there, so it can be written again."""
+    dask_io.merge(source, tmp_path / "b.npy")
+    (tmp_path / "b.npy").unlink()
+
+    with pytest.raises(DataError, match=r"b\.npy: is missing; repair it with: dask_io\.repair"):
+        dask_io.resume(tmp_path / "b.npy")
+    dask_io.repair(tmp_path / "b.npy")
+    assert np.array_equal(np.load(tmp_path / "b.npy"), np.load(source))
 
 
 def test_a_budget_that_the_machine_lacks_is_not_taken_over(

@@ -648,9 +648,12 @@ def _show_parts(
 
 def _run_job(job: AnyJob, *, label: str, given: dict[str, Any]) -> tuple[AnyJob, RunResult]:
     """Print what a job will do, run it, and return it with its result."""
+    from dask_io.jobs.job import Runnable  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
     verify, quiet = given["verify"], given["quiet"]
+    if isinstance(job, Runnable):
+        job.check_targets()
     if quiet:
         warnings.simplefilter("ignore", DaskIOWarning)
     else:

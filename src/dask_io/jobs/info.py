@@ -95,7 +95,9 @@ class GroupInfo(Displayed):
 def describe(source: Source) -> Info:
     """Describe an array."""
     names = source.block_names
-    in_slabs = isinstance(source, GzipFiles) and source.is_indivisible
+    n_files = None
+    if isinstance(source, GzipFiles) and source.is_indivisible:
+        n_files = source.n_files
     return Info(
         place=source.place,
         format=source.format,
@@ -108,7 +110,7 @@ def describe(source: Source) -> Info:
         metadata=source.metadata,
         pattern=None if names is None else names.pattern,
         inferred=names.meaning if names is not None and names.inferred else None,
-        n_files=source.n_files if in_slabs else None,
+        n_files=n_files,
     )
 
 

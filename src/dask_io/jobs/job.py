@@ -89,6 +89,22 @@ class Runnable(Displayed, ABC):
             remove_sidecars(self._places)
         return replace(result, verified=True if verify else None)
 
+    def check_targets(self) -> None:
+        """Raise the error of a run whose target exists, without changing anything.
+
+        Raises
+        ------
+        TargetExistsError
+            If a target exists and may not be overwritten.
+        """
+        for target in self._new_targets:
+            target.check()
+
+    @property
+    def _new_targets(self) -> Sequence[Target]:
+        """The targets that the run creates."""
+        return ()
+
     @abstractmethod
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         """Move everything that the plan moves."""
@@ -160,6 +176,10 @@ class Job(Runnable):
     def resolved(self) -> str:
         """The indices of values of coordinates in the region; empty if it has none."""
         return resolved_in([self.source])
+
+    @property
+    def _new_targets(self) -> Sequence[Target]:
+        return [self.named_target] if self.outlet is None else []
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         outlet = self.open_outlet()
@@ -355,6 +375,10 @@ class JointJob(Runnable):
     def resolved(self) -> str:
         """The indices of values of coordinates in the regions; empty if there are none."""
         return resolved_in(self.windows)
+
+    @property
+    def _new_targets(self) -> Sequence[Target]:
+        return self.targets
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from dask_io.planning import DEVICES, Problem, plan_sweep
 from dask_io.report.summary import Move, plan_summary, preview
@@ -11,7 +12,7 @@ PLAN = plan_sweep(Problem.regular((1200, 1200), (400, 400), (600, 600), budget=2
 HDD = DEVICES["hdd"]
 
 
-def lines(**about: object) -> list[str]:
+def lines(**about: Any) -> list[str]:
     """What a run of the plan says first."""
     return list(preview(Move(PLAN, "a", "out/b.nii.gz")._replace(**about), HDD))
 
