@@ -10,6 +10,7 @@ NOTICES = (
     "dask-io: copies ",
     "dask-io: the Zarr specification does not have ",
     "dask-io: continues a run: ",
+    "dask-io: starts again: ",
     "dask-io: takes ",
     "dask-io: in the region, ",
     "dask-io: other programs show the image ",

@@ -608,7 +608,7 @@ def extract(
     source: Place,
     target: str | PathLike[str],
     *,
-    regions: AnyRegion | Sequence[AnyRegion],
+    regions: AnyRegion | Sequence[AnyRegion] = (),
     chunks: Chunks = None,
     compute: bool = True,
     verify: bool = False,
@@ -635,7 +635,8 @@ def extract(
         Where a single region goes. Several regions go to ``region_000``, ``region_001`` and so on
         in this folder, in the order of `regions`.
     regions
-        Regions such as ``"0:100,:,5:"`` or ``{"time": slice(0, 744)}``, as for `resplit`.
+        Regions such as ``"0:100,:,5:"``, ``np.s_[:100, :, 5:]`` or ``{"time": slice(0, 744)}``, as
+        for `resplit`. A single one may also be given as `region`.
     chunks
         Blocks of each region; one block by default. Arrays of a group or a file keep their chunks.
     compute, verify, progress, processes, part, client, **options
@@ -649,7 +650,7 @@ def plan_extract(
     source: Place,
     target: str | PathLike[str],
     *,
-    regions: AnyRegion | Sequence[AnyRegion],
+    regions: AnyRegion | Sequence[AnyRegion] = (),
     chunks: Chunks = None,
     **options: Unpack[Options],
 ) -> Job | JointJob | SeriesJob:

@@ -68,7 +68,7 @@ def _end_of(text: str, most: int) -> str:
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]], drawing: str = "") -> str:
-    """Return a table of names and values, and a drawing beside it.
+    """Return a table of names and values, and a drawing below it.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def html_table(title: str, rows: Iterable[tuple[str, str]], drawing: str = "") -
     )
     head = f'<tr><th colspan="2" {_LEFT}>{_text(title)}</th></tr>'
     table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-    return f"<table><tr><td>{table}</td><td>{drawing}</td></tr></table>" if drawing else table
+    return f"<div>{table}<div>{drawing}</div></div>" if drawing else table
 
 
 def _text(text: str) -> str:

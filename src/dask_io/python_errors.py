@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
 from functools import cache, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from dask_io.errors import (
@@ -28,6 +30,8 @@ from dask_io.errors import (
     StorageError,
     TargetExistsError,
     UsageError,
+    did_you_mean,
+    printable,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +54,10 @@ _KEYWORDS = {
 }
 _WORDY = frozenset({"strategy", "order", "format", "codec", "casting", "objective", "durability"})
 """Options whose values are words; other values have a digit or a comma."""
+_LENGTHS = re.compile(r"\d+(?:,\d+)+")
 _NO_VALUES = frozenset({"or", "and", "to", "out", "is", "are", "for", "cannot", "moves", "needs"})
+# Names in a folder that are compared with one that is not there.
+_MOST_NAMES = 1000
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:[ =]([^\s;)]*[^\s;),.]))?")
 _COMMAND = re.compile(
     r"dask-io (resume|verify|repair|finish)"
@@ -91,11 +98,22 @@ with overwrite=True
     kind = _as_seen_by_python(cast("Any", type(error)), cast("Any", _builtin_kind(error)))
     # Without `__init__`: some built-in errors interpret their arguments.
     made: DaskIOError = kind.__new__(kind)
-    made.__dict__.update(error.__dict__, _original=error)
+    guess = similar_path(error.path) if isinstance(error, StorageError) and error.is_absent else ""
+    made.__dict__.update(error.__dict__, _original=error, _guess=guess)
     made.args = error.args
     if isinstance(made, OSError):
         made.filename = getattr(error, "path", None) or getattr(error, "target", None)
     return made
+
+
+def similar_path(path: str) -> str:
+    """Return a clause that names a path with a similar name, empty if there is none."""
+    place = Path(path)
+    with suppress(OSError, ValueError):
+        names = sorted(each.name for each in place.parent.iterdir())[:_MOST_NAMES]
+        paths = [str(place.with_name(name)) for name in names if not name.startswith(".")]
+        return did_you_mean(path, paths)
+    return ""
 
 
 def for_command_line(error: DaskIOError) -> DaskIOError:
@@ -120,7 +138,7 @@ def _builtin_kind(error: DaskIOError) -> type[Exception] | None:
 @cache
 def _as_seen_by_python(kind: Any, builtin: Any) -> Any:
     def to_text(self: Any) -> str:
-        return in_python_words(str(self._original))
+        return f"{in_python_words(str(self._original))}{printable(self._guess)}"
 
     def reduce(self: Any) -> tuple[Any, ...]:
         return for_python, (self._original,)
@@ -141,6 +159,8 @@ def in_python_words(message: str) -> str:
     convert them with dtype=...; then run dask_io.resume("my scan")
     >>> print(in_python_words("continue with: dask-io resume a.npy --no-sidecar"))
     continue with: dask_io.resume("a.npy", sidecar=False)
+    >>> print(in_python_words("give --source-chunks 64,72,56"))
+    give chunks=(64, 72, 56)
     """
     return _OPTION.sub(_to_keyword, _COMMAND.sub(_to_call, message))
 
@@ -155,6 +175,8 @@ def _to_keyword(match: re.Match[str]) -> str:
         return f"{keyword}=True{rest}"
     if value is None or not _is_value(name, value):
         return f"{keyword}=...{rest}"
+    if _LENGTHS.fullmatch(value):
+        return f"{keyword}=({value.replace(',', ', ')})"
     return f"{keyword}={value if value.isdigit() else _quoted(value)}"
 
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from enum import Enum
-from functools import cache
+from functools import cache, wraps
 from typing import Any, TypeVar, cast
 
 from dask_io import api
-from dask_io.jobs.settings import Options, ResumeOptions, Settings
+from dask_io.jobs.settings import Options, ResumeOptions, Settings, refuse_unknown
 from dask_io.python_errors import raises_for_python
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -23,15 +23,32 @@ def public(function: AnyFunction) -> AnyFunction:
     It raises errors without the frames inside Dask IO. Signature and documentation of a verb list
     all options, which its source summarizes as `Options`.
     """
-    call = raises_for_python(function)
+    described = _describe(function)
+    call = raises_for_python(_with_known_options(function) if described else function)
     # Found there again when it is unpickled.
     call.__module__ = "dask_io"
 
-    described = _describe(function)
     if described:
         call.__doc__ = _with_parameters(inspect.getdoc(function) or "", described)
         call.__signature__ = _with_options(function, described)  # type: ignore[attr-defined]
     return cast("AnyFunction", call)
+
+
+def _with_known_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a verb that first refuses options that do not exist."""
+    known = {*inspect.signature(function).parameters, *_options_of(function).__annotations__}
+
+    @wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        refuse_unknown(keywords, known)
+        return function(*arguments, **keywords)
+
+    return call
+
+
+def _options_of(function: Callable[..., Any]) -> Any:
+    annotation = str(function.__annotations__.get("options", ""))
+    return ResumeOptions if ResumeOptions.__name__ in annotation else Options
 
 
 def _describe(function: Callable[..., Any]) -> dict[str, str]:
@@ -39,11 +56,11 @@ def _describe(function: Callable[..., Any]) -> dict[str, str]:
 
     What the docstring of a verb does not describe is as in `resplit`.
     """
-    kind = re.search(r"Unpack\[(\w+)\]", str(function.__annotations__.get("options", "")))
-    if kind is None or function.__module__ != api.__name__:
+    takes_options = "Unpack[" in str(function.__annotations__.get("options", ""))
+    if not takes_options or function.__module__ != api.__name__:
         return {}
     names = [name for name in inspect.signature(function).parameters if name != "options"]
-    options = ResumeOptions if kind[1] == ResumeOptions.__name__ else Options
+    options = _options_of(function)
     names += [name for name in options.__annotations__ if name not in names]
     known = (
         _read_parameters(function),

@@ -51,13 +51,15 @@ def test_a_file_is_no_folder(source: Path, tmp_path: Path) -> None:
 
 
 def test_an_existing_target_is_refused(source: Path, tmp_path: Path) -> None:
-    """Exit code 2; what is there stays as it is."""
+    """Exit code 2, before anything is announced; what is there stays as it is."""
     target = tmp_path / "target"
     target.mkdir()
     (target / "mine.txt").write_text("mine")
 
-    line = fail("resplit", source, target, "--chunks", "4", code=2)
+    done = invoke("resplit", source, target, "--chunks", "4")
+    (line,) = done.stderr.splitlines()
 
+    assert done.exit_code == 2
     assert "exists" in line
     assert "--overwrite" in line
     assert [path.name for path in target.iterdir()] == ["mine.txt"]

@@ -582,12 +582,23 @@ def test_indexing_is_numpys(quick_path: Path, index: Any, order: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("index", [10, -11, (0, 0, 0, 0), (0, 7)])
-def test_an_index_outside_is_refused(quick_path: Path, index: Any) -> None:
-    """An index beyond the array, or for more axes than it has, is NumPy's error."""
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (10, "index 10 is out of range: axis 0 has 10 elements"),
+        (-11, "index -11 is out of range: axis 0 has 10 elements"),
+        ((0, 0, 0, 0), "4 indices for an array of 2 axes"),
+        ((0, 7), "index 7 is out of range: axis 1 has 7 elements"),
+        ((slice(3), [1, 2]), "integers and slices as index, but that of axis 1 is a list"),
+        (np.array([1, 2]), "integers and slices as index, but that of axis 0 is a ndarray"),
+    ],
+    ids=str,
+)
+def test_an_index_outside_is_refused(quick_path: Path, index: Any, said: str) -> None:
+    """An index beyond the array, or for more axes than it has, or one that only NumPy takes."""
     source = make_source(quick_path / "source", noise((10, 7)), (4, 3))
 
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=said):
         dask_io.open(source)[index]
 
 

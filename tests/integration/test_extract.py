@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from numpy.typing import NDArray
 
 import dask_io
@@ -114,6 +116,46 @@ def test_a_dry_run_touches_nothing(source: Path, tmp_path: Path) -> None:
     assert told["sweeps"][0]["targets"] == [0, 1, 2]
     assert told["bytes"]["read_again"] == 0
     assert not (tmp_path / "rois").exists()
+
+
+def test_regions_as_indices(source: Path, tmp_path: Path) -> None:
+    """In Python a region is an index as in NumPy; a single one may be called `region`."""
+    given: list[Any] = [np.s_[0:6, 2:7], np.s_[3:9, ..., 2:5], np.s_[5:7]]
+    dask_io.extract(source, tmp_path / "rois", regions=given)
+    dask_io.extract(source, tmp_path / "one.npy", regions=given[1])
+    dask_io.extract(source, tmp_path / "named.npy", region=given[1])
+
+    for number, part in enumerate(PARTS):
+        assert np.array_equal(np.load(tmp_path / "rois" / f"region_{number:03}.npy"), part)
+    for name in ("one.npy", "named.npy"):
+        assert np.array_equal(np.load(tmp_path / name), PARTS[1])
+
+
+@pytest.mark.parametrize("regions", [REGIONS[:1], REGIONS], ids=["one", "several"])
+def test_the_predicted_time_respects_the_rate(
+    source: Path, tmp_path: Path, regions: tuple[str, ...]
+) -> None:
+    """A dry run and the first lines of a run predict the time that the rate allows."""
+    arguments = ["extract", source, tmp_path / "rois", *with_regions(*regions)]
+    plan = json.loads(run(*arguments, "--dry-run", "--json", "--max-rate", "1kB"))
+
+    n_bytes = plan["bytes"]["read"] + plan["bytes"]["written"]
+    assert n_bytes / 1000 <= plan["seconds"] < n_bytes / 1000 + 1
+    seconds = json.loads(run(*arguments, "--dry-run", "--json"))["seconds"]
+    assert seconds < 1
+
+
+def test_the_predicted_time_of_a_group_respects_the_rate(tmp_path: Path) -> None:
+    """The rate counts for all arrays together."""
+    group = zarr.create_group(tmp_path / "year.zarr")
+    for name in ("a", "b"):
+        group.create_array(name, data=np.arange(8000), chunks=(1000,), dimension_names=["x"])
+    arguments = ["extract", tmp_path / "year.zarr", tmp_path / "part.zarr", "--region", "x=0:4000"]
+
+    plan = json.loads(run(*arguments, "--dry-run", "--json", "--max-rate", "1kB"))
+
+    n_bytes = plan["bytes"]["read"] + plan["bytes"]["written"]
+    assert n_bytes / 1000 <= plan["seconds"] < n_bytes / 1000 + 1
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,37 @@ def test_a_real_volume_in_blocks(tmp_path: Path) -> None:
     assert (tmp_path / "back.nii").read_bytes() == gzip.decompress(REAL.read_bytes())
 
 
+def test_info_on_a_gzip_file(volume: Path) -> None:
+    """It is one file, which is decoded in slabs."""
+    gz = volume.with_name("x.nii.gz")
+    n_slabs = dask_io.info(gz).grid.n_blocks
+
+    assert n_slabs > 1
+    assert f"1 file, decoded in {n_slabs} slabs of 64 x 96 x " in run("info", gz)
+    assert f"{n_slabs} slabs of" in repr(dask_io.info(gz))
+    assert f'"blocks": {n_slabs}' in run("info", gz, "--json")
+
+
+def test_a_region_in_millimetres(tmp_path: Path) -> None:
+    """Positions are those of the affine map; along oblique axes there is no single index."""
+    array = np.arange(40 * 30 * 20, dtype="<i2").reshape(40, 30, 20)
+    affine = np.array([[-0.5, 0, 0, 10], [0, 0, 2, -7], [0, 0.25, 0, -3.0], [0, 0, 0, 1]])
+    nib.save(nib.Nifti1Image(array, affine), tmp_path / "a.nii")
+    out, region = tmp_path / "out.nii", "x=@5:@-3,1=@-1:@0.6,z=@-5:@3.5"
+
+    dask_io.extract(tmp_path / "a.nii", out, regions=region)
+
+    expected = nib.load(tmp_path / "a.nii").slicer[10:26, 8:15, 1:6]
+    assert np.array_equal(np.asarray(nib.load(out).dataobj), np.asarray(expected.dataobj))
+    assert nib.load(out).affine == pytest.approx(expected.affine)
+    affine[0, 1] = 0.1
+    nib.save(nib.Nifti1Image(array, affine), tmp_path / "b.nii")
+    with pytest.raises(UsageError, match=r"x of .*b\.nii lies obliquely .* inverse of the affine"):
+        dask_io.extract(tmp_path / "b.nii", out, regions="x=@5:@-3", overwrite=True)
+    with pytest.raises(UsageError, match="2020-01-01 is not a position along x"):
+        dask_io.extract(tmp_path / "a.nii", out, regions="x=2020-01-01:", overwrite=True)
+
+
 @pytest.fixture(scope="module")
 def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Save 12 MiB in Fortran order, as .nii and .nii.gz in a single gzip member."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import nibabel as nib
 import numpy as np
 import pytest
+import zarr
 
 import dask_io
 from tests.commands import fail, invoke
@@ -63,6 +64,32 @@ def test_regions_of_an_image_keep_their_place(volume: Path, tmp_path: Path) -> N
     found = nib.load(tmp_path / "roi.nii")
     assert np.allclose(found.affine, expected.affine, rtol=1e-6)
     assert np.array_equal(found.get_fdata(), expected.get_fdata())
+
+
+def test_a_smaller_level_keeps_its_place(volume: Path, tmp_path: Path) -> None:
+    """Another program adds a level with a scale and a translation; its directions are known."""
+    dask_io.resplit(volume, tmp_path / "b.ome.zarr", chunks=(5, 5, 5))
+    group = zarr.open_group(tmp_path / "b.ome.zarr")
+    small = nib.load(volume).get_fdata()[::2, ::2, ::2].astype("<i2")
+    group.create_array("1", data=small, chunks=(6, 5, 4))
+    about: Any = group.attrs["ome"]
+    (first,) = about["multiscales"][0]["datasets"]
+    scale, shift = (step[step["type"]] for step in first["coordinateTransformations"])
+    moved = [low + n / 2 for n, low in zip(scale, shift, strict=True)]
+    second = [
+        {"type": "scale", "scale": [2 * n for n in scale]},
+        {"type": "translation", "translation": moved},
+    ]
+    about["multiscales"][0]["datasets"].append({"path": "1", "coordinateTransformations": second})
+    group.attrs["ome"] = about
+
+    back = dask_io.merge(f"{tmp_path / 'b.ome.zarr'}::/1", tmp_path / "small.nii")
+
+    assert "space" not in back.not_kept
+    expected = AFFINE @ [[2, 0, 0, 0.5], [0, 2, 0, 0.5], [0, 0, 2, 0.5], [0, 0, 0, 1]]
+    assert nib.load(tmp_path / "small.nii").affine == pytest.approx(expected, abs=1e-4)
+    dask_io.merge(f"{tmp_path / 'b.ome.zarr'}::/0", tmp_path / "back.nii")
+    assert (tmp_path / "back.nii").read_bytes() == volume.read_bytes()
 
 
 def test_a_series_of_volumes_is_refused(tmp_path: Path) -> None:

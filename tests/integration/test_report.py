@@ -149,6 +149,30 @@ def test_axes_and_views_can_be_chosen(opened: Opened) -> None:
     assert page.locator("#source-canvas").evaluate("each => each.toDataURL()") != flat
 
 
+def test_blocks_in_parts_and_names_of_axes(browser: Browser, report: Path) -> None:
+    """Blocks that are written in parts are not called complete, and axes have their names."""
+    source, place = report.parent / "array.npy", report.parent / "parts.html"
+    options = ("--strategy", "naive", "--axes", "z,y,x", "--report", place)
+    done = invoke("split", source, report.parent / "parts.zarr", "--chunks", 8, *options)
+    assert done.exit_code == 0, done.output
+    merged = invoke(
+        "merge",
+        report.parent / "parts.zarr",
+        report.parent / "a.npy",
+        *options[:2],
+        "--report",
+        place,
+    )
+    assert merged.exit_code == 0, merged.output
+
+    opened = Opened(browser, place)
+
+    expect(opened.page.locator("#how")).to_contain_text("in parts")
+    expect(opened.page.locator("#status")).to_contain_text("writes the parts of blocks")
+    expect(opened.page.locator("#choices")).to_contain_text("Position along z")
+    opened.page.context.close()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(375, "light"), (375, "dark"), (1400, "dark")])
 def test_a_page_fits(browser: Browser, report: Path, width: int, scheme: str) -> None:
     """Nothing is wider than a phone, and dark readers get dark paper, but paper stays white."""

@@ -1,5 +1,6 @@
 """A run that is resumed keeps the limits of the first run."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import zarr
 
 import dask_io
 from dask_io import api
-from dask_io.errors import InterruptedRunError
+from dask_io.errors import DataError, InterruptedRunError
 from dask_io.jobs.job import Job, JointJob
+from tests.commands import invoke
 
 LIMITS: dict[str, Any] = {"memory": 2_000_000, "max_rate": "1GB"}
 
@@ -52,6 +54,38 @@ def test_limits_of_the_first_run_hold(source: Path, tmp_path: Path) -> None:
             )
 
         assert limits(target, **options) == expected
+
+
+def test_one_file_says_how_much_is_there(tmp_path: Path) -> None:
+    """It is one block, of which a part is written."""
+    array = np.arange(64**3, dtype="u2").reshape(64, 64, 64)
+    np.save(tmp_path / "a.npy", array)
+    dask_io.split(tmp_path / "a.npy", tmp_path / "blocks", chunks=8)
+
+    def stop_midway(now: dask_io.Progress) -> None:
+        if now.n_bytes_written > array.nbytes // 4:
+            raise KeyboardInterrupt
+
+    slow: dict[str, Any] = {"workers": 1, "memory": 200_000, "max_rate": "1MB"}
+    with pytest.raises(InterruptedRunError):
+        dask_io.merge(tmp_path / "blocks", tmp_path / "b.npy", progress=stop_midway, **slow)
+
+    said = invoke("resume", tmp_path / "b.npy", "--max-rate", "1GB").stderr
+
+    assert re.search(r"continues a run: [\d.]+ KiB are already written", said)
+    assert "more of disk space" in said
+    assert np.array_equal(np.load(tmp_path / "b.npy"), array)
+
+
+def test_a_target_that_was_deleted_is_explained(source: Path, tmp_path: Path) -> None:
+    """The checksums are still there, so it can be written again."""
+    dask_io.merge(source, tmp_path / "b.npy")
+    (tmp_path / "b.npy").unlink()
+
+    with pytest.raises(DataError, match=r"b\.npy: is missing; repair it with: dask_io\.repair"):
+        dask_io.resume(tmp_path / "b.npy")
+    dask_io.repair(tmp_path / "b.npy")
+    assert np.array_equal(np.load(tmp_path / "b.npy"), np.load(source))
 
 
 def test_a_budget_that_the_machine_lacks_is_not_taken_over(

@@ -84,6 +84,14 @@ def test_it_can_be_left_out(blocks: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".out.npy.dask-io"))
 
 
+def test_the_first_of_several_is_named_with_its_folder(blocks: Path, tmp_path: Path) -> None:
+    """The files are hidden in the folder of the regions."""
+    place = tmp_path / "rois"
+    shown = run("extract", blocks, place, "--region", "0:5", "--region", "5:9")
+
+    assert f"are in {place}/.region_000.npy.dask-io and 1 more file" in shown
+
+
 def test_a_folder_has_none(blocks: Path, tmp_path: Path) -> None:
     """To leave out what is inside of the target is refused before anything is written."""
     for place in (tmp_path / "x.zarr", tmp_path / "files"):

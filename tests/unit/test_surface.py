@@ -41,6 +41,21 @@ ERRORS = [
 ]
 
 
+@pytest.mark.parametrize("given", [{"chunk": 64}, {"chunk": 64, "chunks": 64}], ids=str)
+def test_an_unknown_option_is_reported_first(given: dict[str, Any]) -> None:
+    """Before what is missing because of it, and with the right name."""
+    with pytest.raises(TypeError, match="unknown option chunk; did you mean chunks"):
+        dask_io.split("brain.nii.gz", "out", **given)
+
+
+def test_a_missing_path_suggests_a_similar_one(tmp_path: Path) -> None:
+    """As the command line does."""
+    np.save(tmp_path / "brain.npy", np.zeros(3))
+
+    with pytest.raises(StorageError, match=r"check the path; did you mean .*/brain\.npy\?"):
+        dask_io.open(tmp_path / "brian.npy")
+
+
 @pytest.mark.parametrize(("error", "builtin"), ERRORS, ids=lambda each: str(each)[:20])
 def test_errors_are_also_of_a_builtin_kind(error: DaskIOError, builtin: type[Exception]) -> None:
     """An error keeps its class and arguments, is of a built-in kind too, and can be pickled."""

@@ -47,7 +47,6 @@ _OTHER_NAMES = {
     "--silent": "--quiet",
 }
 _EXTRA = re.compile(r"got unexpected extra arguments? \((.*)\)")
-_MOST_NAMES = 1000
 # The beginning of every log, by which a later run knows that it may append to the file.
 _TIME, _LOG_HEAD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "), 20
 # The longest line of help, and the width of names next to it.
@@ -103,7 +102,7 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
         DaskIOError,
         StorageError,
     )
-    from dask_io.python_errors import for_command_line  # noqa: PLC0415  # the same
+    from dask_io.python_errors import for_command_line, similar_path  # noqa: PLC0415  # the same
 
     try:
         yield
@@ -115,7 +114,7 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
     except click.ClickException as error:
         _end(_clause(error.format_message()), _USAGE, ctx)
     except StorageError as error:
-        guess = _similar_path(error.path) if error.is_absent else ""
+        guess = similar_path(error.path) if error.is_absent else ""
         original = for_command_line(error)
         _end(f"{original}{guess}", error.exit_code, ctx, original)
     except DaskIOError as error:
@@ -214,18 +213,6 @@ def _size_of(ctx: click.Context, extra: str) -> str:
             option = f"--{name.replace('_', '-')}"
             both = f"{number} {unit}"
             return f"{option} {both} has a space; write {number}{unit}, or '{both}' in quotes"
-    return ""
-
-
-def _similar_path(path: str) -> str:
-    """Return a clause that names a path with a similar name, empty if there is none."""
-    from dask_io.errors import did_you_mean  # noqa: PLC0415  # only click is loaded for --help
-
-    place = Path(path)
-    with suppress(OSError, ValueError):
-        names = sorted(each.name for each in place.parent.iterdir())[:_MOST_NAMES]
-        paths = [str(place.with_name(name)) for name in names if not name.startswith(".")]
-        return did_you_mean(path, paths)
     return ""
 
 

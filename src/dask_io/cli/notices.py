@@ -162,7 +162,9 @@ def _move_of(job: AnyJob) -> Move | None:
         return Move(job.plan, job.place, job.named_output.place)
     if (one := _single(job)) is None:
         return None
-    ledger = None if one.outlet is None else one.outlet.ledger
-    skipped = 0 if ledger is None else ledger.n_blocks
-    places = one.source.place, one.named_target.place
-    return Move(one.plan, *places, unit_of(one), skipped, one.max_rate)
+    move = Move(one.plan, one.source.place, one.named_target.place, unit_of(one), one.codec)
+    if one.outlet is None or (ledger := one.outlet.ledger) is None:
+        return move
+    written = one.plan.problem.itemsize * ledger.size
+    restarts = not ledger and one.named_target.is_indivisible
+    return move._replace(skipped=ledger.n_blocks, skipped_bytes=written, restarts=restarts)

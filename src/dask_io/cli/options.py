@@ -128,7 +128,7 @@ codec = click.option(
     "--codec",
     metavar="C",
     help="Codec of the target, if its format has codecs: none, zstd:3, shuffle+gzip:4 (hdf5, "
-    "netcdf), ...  [default: as source, else none; zarr: zstd]",
+    "netcdf), ...  [default: as source; if it has none: zstd for zarr, else none]",
 )
 as_json = click.option(
     "--json",

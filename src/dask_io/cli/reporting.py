@@ -9,7 +9,7 @@ import click
 from dask_io.cli.group import one_line, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dask_io.engine.run import Progress, RunResult
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
@@ -64,11 +64,12 @@ def write_report(
     target: str | None = None,
     result: RunResult | None = None,
     records: bool = True,
+    axes: Mapping[str, Sequence[str | None]] | None = None,
 ) -> None:
     """Write the report of the current command, if it was asked for.
 
     `source` and `target` are their names, unless the command has them as arguments. Without
-    `records`, what was recorded is not shown.
+    `records`, what was recorded is not shown. `axes` are the names of the axes of each array.
     """
     ctx = click.get_current_context()
     given: dict[str, Any] = ctx.params
@@ -88,6 +89,7 @@ def write_report(
         objective=parse_objective(given.get("objective")),
         result=result,
         samples=() if recorder is None else recorder.samples,
+        axes=axes or {},
     )
     page.write_report(report, path)
     if not given.get("quiet"):
@@ -104,7 +106,8 @@ def write_run_report(finished: Sequence[tuple[Any, RunResult]]) -> None:
     (job, result), *others = ran
     source = getattr(getattr(job, "source", None), "place", None)
     if not others:
-        write_report(job.plan, job.device, source=source, result=result)
+        axes = getattr(job, "axes", None)
+        write_report(job.plan, job.device, source=source, result=result, axes=axes)
         return
     from dask_io.planning import Series  # noqa: PLC0415  # only when it is used
 

@@ -138,8 +138,9 @@ def plan(
     elif explain:
         _show_explanation(found, device, given, as_json=as_json, inferred=inferred)
     else:
-        _show_plan(found, device, as_json=as_json, inferred=inferred)
-    reporting.write_report(found, device)
+        codec = getattr(job, "codec", "")
+        _show_plan(found, device, as_json=as_json, inferred=inferred, codec=codec)
+    reporting.write_report(found, device, axes=None if job is None else job.axes)
 
 
 @commands.command()
@@ -601,8 +602,9 @@ def _show_or_run(
         if isinstance(job, (OnePart, ProcessJob)):
             sharing.show_shared_plan(job, dst, as_json=as_json)
         else:
-            _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
-        reporting.write_report(job.plan, job.device)
+            codec, inferred = getattr(job, "codec", ""), job.inferred
+            _show_plan(job.plan, job.device, as_json=as_json, inferred=inferred, codec=codec)
+        reporting.write_report(job.plan, job.device, axes=getattr(job, "axes", None))
         return
     finished = _run_job(job, label=label, given=given)
     if isinstance(job, (OnePart, ProcessJob)):
@@ -653,9 +655,12 @@ def _show_parts(
 
 def _run_job(job: AnyJob, *, label: str, given: dict[str, Any]) -> tuple[AnyJob, RunResult]:
     """Print what a job will do, run it, and return it with its result."""
+    from dask_io.jobs.job import Runnable  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
     verify, quiet = given["verify"], given["quiet"]
+    if isinstance(job, Runnable):
+        job.check_targets()
     if quiet:
         warnings.simplefilter("ignore", DaskIOWarning)
     else:
@@ -701,10 +706,12 @@ def _mention_sidecars(jobs: Sequence[AnyJob]) -> None:
     """Tell in one line where the checksums of new one-file targets are."""
     from dask_io.units import count  # noqa: PLC0415  # loaded on use
 
-    names = [file.name for job in jobs for file in job.sidecars()]
-    if names:
-        others = f" and {count(len(names) - 1, 'more file')}" if len(names) > 1 else ""
-        show(f"checksums for verify and repair are in {one_line(names[0])}{others}")
+    files = [file for job in jobs for file in job.sidecars()]
+    if len(files) == 1:
+        show(f"checksums for verify and repair are in {one_line(files[0].name)}")
+    elif files:
+        others = count(len(files) - 1, "more file")
+        show(f"checksums for verify and repair are in {one_line(str(files[0]))} and {others}")
 
 
 def _place_of(job: AnyJob, dst: str) -> str:
@@ -720,7 +727,12 @@ def _place_of(job: AnyJob, dst: str) -> str:
 
 
 def _show_plan(
-    plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool, inferred: str
+    plan: AnyPlan | Sweeps | Series,
+    device: Device,
+    *,
+    as_json: bool,
+    inferred: str,
+    codec: str = "",
 ) -> None:
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.summary import plan_summary  # noqa: PLC0415  # loaded on use
@@ -728,7 +740,7 @@ def _show_plan(
     if as_json:
         show_json({**any_plan_to_json(plan, device), "inferred": inferred or None})
     else:
-        show(plan_summary(plan, device, inferred=inferred))
+        show(plan_summary(plan, device, inferred=inferred, codec=codec))
         show("--explain compares all strategies, and shows the details")
 
 

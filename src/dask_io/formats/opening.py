@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dask_io.errors import DataError, MissingLibraryError, StorageError, UsageError
+from dask_io.formats.missing_chunks import refuse_files_as_one_block
 from dask_io.formats.places import (
     has_field,
     has_wildcard,
@@ -472,8 +473,13 @@ def _open_blocks(
         )
     if problem := check_slices(names, grid):
         raise UsageError(f"{names.pattern}: {problem}; leave out the chunks of the source")
+    offset = given.offset or 0
+    if given.chunks is None and grid.n_blocks == 1 and isinstance(names, BlockNames):
+        refuse_files_as_one_block(
+            folder, files, names, grid.shape, itemsize=dtype.itemsize, offset=offset
+        )
     spec = ArraySpec(grid, dtype, layout)
-    return BlockFiles(Blocks(folder, names, chosen, spec, given.offset or 0), files)
+    return BlockFiles(Blocks(folder, names, chosen, spec, offset), files)
 
 
 def _open_named_data(path: Location, chosen: Format, given: Description) -> Source:

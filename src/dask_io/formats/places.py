@@ -144,8 +144,10 @@ def _target_at(path: Location) -> Location | None:
     return next((place for place in places if journal_at(place) is not None), None)
 
 
-def refuse_unfinished(path: Location) -> None:
+def refuse_unfinished(path: Location, *, named: Location | None = None) -> None:
     """Refuse an unfinished target, which could be mistaken for a complete, smaller array.
+
+    `named` is the place that the user named, if the target is inside it.
 
     Raises
     ------
@@ -159,8 +161,9 @@ def refuse_unfinished(path: Location) -> None:
         # If the lock cannot be read, assume that no run holds it.
         with suppress(OSError):
             refuse_locked(journal)
+        shown = str(path if named is None else named)
         raise DataError(
-            str(path),
+            shown,
             ["it is unfinished: the run that wrote it was interrupted or stopped at an error"],
-            f"complete it with dask-io resume {path}",
+            f"complete it with dask-io resume {shown}",
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -27,8 +27,9 @@ _ONE_INDEX, _ONE_VALUE = re.compile(rf"\s*({_INDEX})\s*"), re.compile(rf"\s*({_E
 _STEP = re.compile(r"([^:]*:[^:]*):\s*-?\d*\s*")
 _DECIMAL = re.compile(r"[-+]?\d*\.\d*")
 
-AnyRegion = str | Region | Mapping[str, Any] | Mapping[int, Any]
-"""A region as users give it: as text, or with a slice, a pair, an index or a text by axis."""
+AnyRegion = str | Region | Mapping[str, Any] | Mapping[int, Any] | slice | tuple[Any, ...]
+"""A region as users give it: as text, with a slice, a pair, an index or a text by axis, or as the
+index of a NumPy array."""
 Bound = int | str | None
 """An end of a range: an index, the value of a coordinate as text, or None for that of the axis."""
 
@@ -129,8 +130,13 @@ class Ranges:
             return cls._from_pairs(
                 [(_axis_of(axis), _given(axis, each)) for axis, each in region.items()]
             )
+        if is_index(region):
+            return cls._from_index(region if isinstance(region, tuple) else (region,))
         if not isinstance(region, (str, Region)):
-            message = f"a region is text such as '0:100,:,5:' or 'time=0:744', not {region!r}"
+            message = (
+                "a region is text such as '0:100,:,5:' or 'time=0:744', or an index such as "
+                f"np.s_[:100, 5:], not {region!r}"
+            )
             raise TypeError(message)
         text = str(region)
         parts = text.split(",") if text.strip() else []
@@ -148,6 +154,20 @@ class Ranges:
                 raise ValueError(message)
             pairs.append((_axis_of(axis.strip()), _parsed(values, axis.strip())))
         return cls._from_pairs(pairs)
+
+    @classmethod
+    def _from_index(cls, index: tuple[Any, ...]) -> Ranges:
+        """Return the ranges of the index of a NumPy array; a single index is one element."""
+        whole = [number for number, each in enumerate(index) if each is Ellipsis]
+        if len(whole) > 1:
+            raise ValueError("the region has two ellipses (...); leave one out")
+        n_first = whole[0] if whole else len(index)
+        # Axes behind an ellipsis count from the last one.
+        numbers = [*range(n_first), *range(n_first + 1 - len(index), 0)]
+        given = [each for each in index if each is not Ellipsis]
+        pairs = zip(numbers, given, strict=True)
+        found = {number: _given(number, each) for number, each in pairs}
+        return cls(found, 0 if whole else len(index))
 
     @classmethod
     def _from_pairs(cls, pairs: Iterable[tuple[int | str, Range]]) -> Ranges:
@@ -219,6 +239,18 @@ class Ranges:
         return ",".join(f"{axis}={each}" for axis, each in self.by_axis.items())
 
 
+def is_index(region: object) -> TypeGuard[slice | tuple[Any, ...]]:
+    """Tell whether a region is given as the index of a NumPy array, such as ``np.s_[:100, 5:]``.
+
+    A tuple of integers alone is not: it could as well be a start and a stop.
+    """
+    if not isinstance(region, tuple):
+        return region is Ellipsis or isinstance(region, slice)
+    ranges = [each is Ellipsis or isinstance(each, slice) for each in region]
+    pairs = zip(region, ranges, strict=True)
+    return any(ranges) and all(is_range or hasattr(each, "__index__") for each, is_range in pairs)
+
+
 def bounds_of(
     one: Range, length: int, axis: int | str, find: Callable[[str], int] | None = None
 ) -> tuple[int, int]:
@@ -250,6 +282,12 @@ def bounds_of(
         raise ValueError(message)
     if low > high:
         message = f"range {one} of {_shown(axis)} has its start after its stop"
+        if min(end for end in one if isinstance(end, int)) < 0:
+            values = ":".join("" if end is None else f"@{end}" for end in one)
+            message += (
+                f": negative indices count from the end, so it is {low}:{high}; for values of a "
+                f"coordinate write {values}"
+            )
         raise ValueError(message)
     if not 0 <= low <= high <= length:
         message = f"range {one} of {_shown(axis)} is not within 0:{length}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.notebook import Displayed
 from dask_io.report.text import group_text, info_rows, info_text
+from dask_io.stores.gzip_files import GzipFiles
 from dask_io.stores.spec import SPACE
 from dask_io.units import by, count, format_bytes
 
@@ -37,6 +38,8 @@ class Info(Displayed):
     """Pattern of the names of its block files."""
     inferred: str | None = None
     """Meaning of the numbers in file names, if the pattern was inferred from them."""
+    n_files: int | None = None
+    """Number of files, if each is decoded in several slabs: the blocks of `grid`."""
 
     def __str__(self) -> str:
         return info_text(self)
@@ -47,7 +50,8 @@ class Info(Displayed):
     def _facts(self) -> Iterator[str]:
         yield self.format
         yield f"{by(self.shape)} of {self.dtype}"
-        yield f"{count(self.grid.n_blocks, 'block')} of {self.grid}"
+        unit = "block" if self.n_files is None else "slab"
+        yield f"{count(self.grid.n_blocks, unit)} of {self.grid}"
         yield format_bytes(self.n_bytes)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
@@ -91,6 +95,9 @@ class GroupInfo(Displayed):
 def describe(source: Source) -> Info:
     """Describe an array."""
     names = source.block_names
+    n_files = None
+    if isinstance(source, GzipFiles) and source.is_indivisible:
+        n_files = source.n_files
     return Info(
         place=source.place,
         format=source.format,
@@ -103,6 +110,7 @@ def describe(source: Source) -> Info:
         metadata=source.metadata,
         pattern=None if names is None else names.pattern,
         inferred=names.meaning if names is not None and names.inferred else None,
+        n_files=n_files,
     )
 
 

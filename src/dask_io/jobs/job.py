@@ -89,6 +89,22 @@ class Runnable(Displayed, ABC):
             remove_sidecars(self._places)
         return replace(result, verified=True if verify else None)
 
+    def check_targets(self) -> None:
+        """Raise the error of a run whose target exists, without changing anything.
+
+        Raises
+        ------
+        TargetExistsError
+            If a target exists and may not be overwritten.
+        """
+        for target in self._new_targets:
+            target.check()
+
+    @property
+    def _new_targets(self) -> Sequence[Target]:
+        """The targets that the run creates."""
+        return ()
+
     @abstractmethod
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         """Move everything that the plan moves."""
@@ -111,12 +127,13 @@ class Runnable(Displayed, ABC):
 class Job(Runnable):
     """A plan with its source and, if one was given, its target. `run` executes it.
 
-    `device` is the device for which time is predicted, and `max_rate` the largest number of bytes
-    that may be moved per second. With `consume`, each source block is removed as soon as all data
-    that comes from it is durable. `outlet` is the state of an interrupted run that the job resumes.
-    `storage_options` connect to the object store of the target. A `member` is one of several arrays
-    that are moved together. `gives_space` tells that the user, not the source, describes the axes.
-    `requested` is the strategy that the user gave, `objective` the objective of ``"auto"``.
+    `device` is the device for which time is predicted, limited to `max_rate`, the largest number of
+    bytes that may be moved per second. With `consume`, each source block is removed as soon as all
+    data that comes from it is durable. `outlet` is the state of an interrupted run that the job
+    resumes. `storage_options` connect to the object store of the target. A `member` is one of
+    several arrays that are moved together. `gives_space` tells that the user, not the source,
+    describes the axes. `requested` is the strategy that the user gave, `objective` the objective of
+    ``"auto"``.
     """
 
     plan: AnyPlan
@@ -140,14 +157,29 @@ class Job(Runnable):
         return inferred_in(self.source)
 
     @property
+    def codec(self) -> str:
+        """The names of the codecs of the target; empty if it has none."""
+        codecs = () if self.target is None else self.target.metadata.get("codecs") or ()
+        return " + ".join(str(each["id"]) for each in codecs)
+
+    @property
     def inferred_axes(self) -> str:
         """The names of the axes, if the target's format needs names and nothing gives them."""
         return "" if self.target is None else self.target.inferred_axes
 
     @property
+    def axes(self) -> Mapping[str, Sequence[str | None]]:
+        """The names of the array's axes, for reports."""
+        return _axes_in(self.source)
+
+    @property
     def resolved(self) -> str:
         """The indices of values of coordinates in the region; empty if it has none."""
         return resolved_in([self.source])
+
+    @property
+    def _new_targets(self) -> Sequence[Target]:
+        return [self.named_target] if self.outlet is None else []
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         outlet = self.open_outlet()
@@ -231,6 +263,7 @@ class Job(Runnable):
             target=self.target.place if self.target else None,
             requested=self.requested,
             objective=self.objective,
+            axes=self.axes,
         )
 
     def _where(self) -> Sequence[str]:
@@ -241,13 +274,13 @@ class Job(Runnable):
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         yield from zip(("from", "to"), self._where(), strict=False)
-        yield from plan_rows(self.plan, self.device, inferred=self.inferred)
+        yield from plan_rows(self.plan, self.device, inferred=self.inferred, codec=self.codec)
 
     def _drawing(self) -> str:
         return job_svg(self.plan)
 
     def __str__(self) -> str:
-        summary = plan_summary(self.plan, self.device, inferred=self.inferred)
+        summary = plan_summary(self.plan, self.device, inferred=self.inferred, codec=self.codec)
         return f"{' to '.join(self._where())}\n{summary}"
 
 
@@ -308,8 +341,8 @@ class JointJob(Runnable):
     """A plan that writes several targets from one read of a source. `run` executes it.
 
     `windows` are the parts of the source that the targets will hold, one per target. `device` is
-    the device for which time is predicted, `max_rate` the largest number of bytes that may be
-    moved per second.
+    the device for which time is predicted, limited to `max_rate`, the largest number of bytes that
+    may be moved per second.
     """
 
     plan: Sweeps
@@ -334,9 +367,18 @@ class JointJob(Runnable):
         return self.targets[0].inferred_axes
 
     @property
+    def axes(self) -> Mapping[str, Sequence[str | None]]:
+        """The names of the array's axes, for reports."""
+        return _axes_in(self.source)
+
+    @property
     def resolved(self) -> str:
         """The indices of values of coordinates in the regions; empty if there are none."""
         return resolved_in(self.windows)
+
+    @property
+    def _new_targets(self) -> Sequence[Target]:
+        return self.targets
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
@@ -372,7 +414,9 @@ class JointJob(Runnable):
     def visualize(self) -> Report:
         """Return a report on the plan; see `Job.visualize`."""
         target = self.targets[0].place if len(self.targets) == 1 else None
-        return make_report(self.plan, self.device, source=self.source.place, target=target)
+        return make_report(
+            self.plan, self.device, source=self.source.place, target=target, axes=self.axes
+        )
 
     def _verify(self) -> None:
         pace = self.source.tally.pace
@@ -430,6 +474,10 @@ def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
         return quote(places[0]) + (" --consume" if consume else "")
     parents = {str(locate(place).parent) for place in places}
     return quote(parents.pop() if len(parents) == 1 else places[0])
+
+
+def _axes_in(source: Source) -> Mapping[str, Sequence[str | None]]:
+    return {"": source.metadata.get("dimension_names") or ()}
 
 
 def pace_of(max_rate: int | None) -> Pace | None:

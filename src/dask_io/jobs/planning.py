@@ -120,8 +120,7 @@ def window_of(store: Source, ranges: Ranges | None, settings: Settings) -> Sourc
     """
     if ranges is None:
         return store
-    names = _described(store, settings).get("dimension_names")
-    found = region_of(ranges, store, names, settings.storage_options)
+    found = region_of(ranges, store, _described(store, settings), settings.storage_options)
     return SourceView(store, found.region, found.said)
 
 
@@ -336,7 +335,7 @@ def _plan_move(
         store,
         target,
         workers,
-        disks.device,
+        disks.device.limited_to(settings.max_rate),
         settings.consume,
         settings.max_rate,
         storage_options=settings.storage_options,
@@ -457,7 +456,7 @@ def plan_several(
         tuple(windows),
         tuple(targets),
         workers,
-        device,
+        device.limited_to(settings.max_rate),
         settings.max_rate,
         settings.storage_options,
         gives_space=settings.given_space is not None,

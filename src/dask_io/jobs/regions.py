@@ -15,7 +15,8 @@ from dask_io.jobs.tree_source import find_group
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
 from dask_io.stores.container import INSIDE
-from dask_io.stores.coordinates import Coordinate
+from dask_io.stores.coordinates import Coordinate, index_along
+from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Region
     from dask_io.hierarchy.tree import Tree, TreeArray
     from dask_io.storage.location import Location
+    from dask_io.stores.space import Affine, Space
     from dask_io.stores.store import Source
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?")
@@ -40,27 +42,38 @@ class Resolved(NamedTuple):
 def region_of(
     ranges: Ranges,
     store: Source,
-    names: Sequence[str | None] | None,
+    described: Mapping[str, Any],
     storage_options: Mapping[str, Any] | None = None,
 ) -> Resolved:
-    """Return the region of an array with these dimensions that ranges describe.
+    """Return the region that ranges describe of an array with this metadata.
+
+    A value is that of the array's coordinate. If it has none, it is a position in its space.
 
     Raises
     ------
     UsageError
         If there is none, it is empty, or values in it cannot be found.
     """
+    names: Sequence[str | None] | None = described.get("dimension_names")
+    space: Space | None = described.get(SPACE)
+    shape = store.grid.shape
 
     def find(axis: int, value: str) -> int:
         name = None if names is None else names[axis]
+        near = None if name is None else _coordinate_near(store, name, storage_options)
+        if near is not None:
+            return near.find(value)
+        if space is not None and space.affine is not None:
+            return _index_in(space.affine, store, axis, name, value)
         if name is None:
             raise UsageError(
                 f"the range {ranges} has values, but axis {axis} has no name and so no "
                 "coordinate; give indices"
             )
-        return _coordinate_near(store, name, storage_options).find(value)
+        raise UsageError(
+            f"{store.place} has no coordinate {name} in which values could be found; give indices"
+        )
 
-    shape = store.grid.shape
     try:
         given = ranges.by_number(names, len(shape))
         region = ranges.region(shape, names, find)
@@ -81,7 +94,10 @@ def region_of(
 
 
 def _resolution(
-    name: str, given: Range, bounds: tuple[int, int], coordinate_of: Callable[[str], Coordinate]
+    name: str,
+    given: Range,
+    bounds: tuple[int, int],
+    coordinate_of: Callable[[str], Coordinate | None],
 ) -> list[str]:
     """Describe which indices a range of a dimension has, and which elements of its coordinate.
 
@@ -92,8 +108,8 @@ def _resolution(
     if start < stop:
         # A coordinate that cannot be read or shown is not needed for indices.
         with suppress(DataError, StorageError, UsageError, IndexError):
-            coordinate = coordinate_of(name)
-            ends = [coordinate.show(start), coordinate.show(stop - 1)]
+            if (coordinate := coordinate_of(name)) is not None:
+                ends = [coordinate.show(start), coordinate.show(stop - 1)]
     elements = f", {' to '.join(ends)}" if ends else ""
     if given.has_values:
         return [f"{name}={given} is {start}:{stop}{elements}"]
@@ -105,19 +121,36 @@ def _resolution(
     return [f"{name}={given} are indices{elements}{advice}"]
 
 
+def _index_in(affine: Affine, store: Source, axis: int, name: str | None, value: str) -> int:
+    shown = f"axis {axis}" if name is None else name
+    try:
+        found = index_along(affine, store.grid.shape, axis, value)
+    except ValueError:
+        raise UsageError(
+            f"{value} is not a position along {shown}; write a number, as in @-5:@3.5"
+        ) from None
+    if found is None:
+        raise UsageError(
+            f"{shown} of {store.place} lies obliquely in the world, so no single index along it "
+            "has a given position; give indices, which the inverse of the affine map yields"
+        )
+    return found
+
+
 def _coordinate_near(
     store: Source, name: str, storage_options: Mapping[str, Any] | None
-) -> Coordinate:
-    """Return the coordinate of an array's dimension: in its group, or in one around it."""
+) -> Coordinate | None:
+    """Return the coordinate of an array's dimension: in its group, or in one around it.
+
+    None if there is none.
+    """
     for place in _places_near(store, name, storage_options):
         try:
             found = open_source(place, storage_options=storage_options)
         except (DataError, StorageError, UsageError):
             continue
         return _read(name, found)
-    raise UsageError(
-        f"{store.place} has no coordinate {name} in which values could be found; give indices"
-    )
+    return None
 
 
 def _places_near(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
@@ -16,6 +16,7 @@ from dask_io.formats.places import has_field
 from dask_io.formats.several_targets import region_places
 from dask_io.geometry import Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
+from dask_io.geometry.ranges import is_index
 from dask_io.jobs.planning import (
     RequestedTarget,
     count_workers,
@@ -126,12 +127,15 @@ def plan_extract(
     UsageError
         If no region is given, or several regions of a group or a file.
     """
-    if settings.region is not None:
+    if settings.region is not None and regions:
         raise UsageError("regions and region cannot both be given; leave out region")
-    listed = [regions] if isinstance(regions, (str, Region, Mapping)) else regions
-    if not listed:
-        raise UsageError("no region is given; give at least one, as in 0:100,:,5:")
+    is_one = isinstance(regions, (str, Region, Mapping)) or is_index(regions)
+    listed = cast("Sequence[AnyRegion]", [regions] if is_one else regions)
     given = [parse_ranges(region) for region in listed]
+    if settings.region is not None:
+        given = [settings.region]
+    if not given:
+        raise UsageError("no region is given; give at least one, as in 0:100,:,5:")
     if len(given) == 1:
         one = replace(settings, region=given[0])
         series = plan_tree_extract(source, target, chunks, one, alone=alone)

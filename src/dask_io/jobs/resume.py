@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.spill import remove_scratch
 from dask_io.errors import (
+    DataError,
     KeptWarning,
     StorageError,
     TargetExistsError,
@@ -19,7 +20,7 @@ from dask_io.formats.reopening import remake_target, reopen_source
 from dask_io.jobs.job import Complete, Job, check_room
 from dask_io.jobs.planning import plan_rest
 from dask_io.jobs.record import JobRecord, find_members, refuse_changed
-from dask_io.jobs.verify import advising_repair
+from dask_io.jobs.verify import advise_repair, advising_repair
 from dask_io.journal.journal import is_sealed, refuse_locked
 from dask_io.journal.ledger import Ledger
 from dask_io.journal.logs import logs_of
@@ -125,6 +126,8 @@ def _plan_resume(
     if is_sealed(journal):
         remove_ended_parts(journal)
         logs_of(journal).remove_stale(journal)
+        if is_absent(place):
+            raise DataError(str(place), ["is missing"], advise_repair(place))
         # Its blocks may have been removed since.
         with advising_repair(place):
             n_blocks = reopen_source(record.target, at=place).grid.n_blocks

@@ -23,7 +23,7 @@ from dask_io.stores.user_description import parse_dtype
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Unpack
 
     import numpy as np
@@ -98,9 +98,11 @@ class Options(TypedDict, total=False):
     region
         Move only this region of the source: ranges along its axes, such as ``"0:100,:,5:"``, or
         by dimension name or axis number, such as ``"time=0:744,lat=:90"``. A dict may contain
-        slices, pairs or text: ``{"time": slice(0, 744), "lat": (None, 90)}``. Dates, and numbers
-        after an ``@``, are values of the coordinate: ``"time=2020-01:2020-02,lat=@60:@40"``. Of a
-        group, or a file with several arrays, all arrays along a dimension are cut.
+        slices, pairs or text: ``{"time": slice(0, 744), "lat": (None, 90)}``. A tuple of slices is
+        an index as in NumPy: ``np.s_[:100, ..., 5:]``. Dates, and numbers after an ``@``, are
+        values of the coordinate: ``"time=2020-01:2020-02,lat=@60:@40"``; along an axis without one
+        they are positions, if the source has a spacing and an origin. Of a group, or a file with
+        several arrays, all arrays along a dimension are cut.
     order
         Order of the elements in the target's blocks, ``"C"`` or ``"F"``; by default the source's.
         For several targets, one order for all or a list with one for each.
@@ -366,9 +368,7 @@ class Settings:
 
 def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptions]) -> Settings:
     """Parse the given options, and add those from Dask's configuration."""
-    if unknown := options.keys() - known.__annotations__.keys():
-        guess = did_you_mean(min(unknown), known.__annotations__)
-        raise TypeError(f"unknown option {', '.join(sorted(unknown))}{guess}")
+    refuse_unknown(options, known.__annotations__)
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in ("memory", "workers"):
         if name not in given and (found := configured(name)) is not None:
@@ -379,6 +379,19 @@ def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptio
     if "memory" not in given:
         given |= {"memory": max(1, available_memory() // 2), "gives_memory": False}
     return Settings(**given)
+
+
+def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse options that do not exist, and name the most similar one.
+
+    Raises
+    ------
+    TypeError
+        If there is one.
+    """
+    if unknown := sorted(set(given).difference(known)):
+        guess = did_you_mean(unknown[0], known)
+        raise TypeError(f"unknown option {', '.join(unknown)}{guess}")
 
 
 def parse_size(size: int | str) -> int:

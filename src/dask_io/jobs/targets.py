@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from dask_io.engine.verify import Verification
@@ -54,7 +55,11 @@ def verify_alone(
 ) -> Verification:
     """Compare an array, or all arrays of a group, file or folder, with the journals' checksums."""
     container = find_group(place) if journal_at(place) is None else None
-    found = targets_in(place) if container is None else _arrays_in(place, container)
+    others: list[str] = []
+    if container is None:
+        found = targets_in(place)
+    else:
+        found, others = _arrays_in(place, container)
     targets = found or [place]
     _check_jobs(targets, place)
     if targets == [place]:
@@ -63,6 +68,12 @@ def verify_alone(
     for target in targets:
         one = verify_sealed(target, memory, workers, on_progress=on_progress)
         verified = verified.followed_by(one, str(target))
+    if verified and others:
+        listed = list_names(others, most=5)
+        raise UsageError(
+            f"{place} has arrays without checksums: {listed}; the others are as they were written; "
+            f"compare all with their source: dask-io verify SRC {quote(str(place))}"
+        )
     return verified
 
 
@@ -83,24 +94,14 @@ def _check_jobs(targets: Sequence[Location], place: Location) -> None:
         raise DataError(name, problems, f"write it again with dask-io repair {name}")
 
 
-def _arrays_in(group: Location, container: TreeContainer) -> list[Location]:
-    """Return the arrays of a group if each has its own journal; none if no array has one.
+def _arrays_in(group: Location, container: TreeContainer) -> tuple[list[Location], list[str]]:
+    """Return the arrays of a group that have a journal, and the names of all others.
 
-    Runs that write single arrays into a group leave it in this state.
-
-    Raises
-    ------
-    UsageError
-        If some arrays have no checksums.
+    Runs that write single arrays into a group leave it in this state. If no array has a journal,
+    both lists are empty.
     """
     arrays = {name: group / name for name in container.read_tree(group).arrays}
     others = [name for name, place in arrays.items() if journal_at(place) is None]
     if len(others) == len(arrays):
-        return []
-    if others:
-        listed = list_names(others, most=5)
-        raise UsageError(
-            f"{group} has arrays without checksums ({listed}); verify an array that has "
-            f"checksums, or compare all with their source: dask-io verify SRC {group}"
-        )
-    return list(arrays.values())
+        return [], []
+    return [place for name, place in arrays.items() if name not in others], others

@@ -133,6 +133,11 @@ class SeriesJob(Runnable):
         """The plans of all arrays, with their total cost."""
         return Series({name: job.plan for name, job in self.jobs.items()})
 
+    @property
+    def axes(self) -> Mapping[str, Sequence[str | None]]:
+        """The names of the axes of each array, for reports."""
+        return {name: job.axes[""] for name, job in self.jobs.items()}
+
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         output, result = self.named_output, RunResult.of_nothing(0)
         progress = SeriesProgress(on_progress, self._targets)
@@ -154,7 +159,7 @@ class SeriesJob(Runnable):
     def visualize(self) -> Report:
         """Return a report on the plans of all arrays; see `Job.visualize`."""
         target = self.output.place if self.output else None
-        return make_report(self.plan, self.device, source=self.place, target=target)
+        return make_report(self.plan, self.device, source=self.place, target=target, axes=self.axes)
 
     def _verify(self) -> None:
         pace = self._targets[-1].tally.pace

@@ -6,7 +6,7 @@ measuring devices is the engine's task.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,19 @@ class Device:
     def seconds_per_seek(self) -> float:
         """Seconds that one seek adds to a plan, including the engine's own work."""
         return (self.seek_seconds + self.request_latency) / self.concurrency + SECONDS_PER_RUN
+
+    def limited_to(self, rate: int | None) -> Device:
+        """Return the device for a run that moves at most `rate` bytes per second, None for any.
+
+        Examples
+        --------
+        >>> HDD.limited_to(10**6).read_bandwidth, HDD.limited_to(10**12) == HDD
+        (1000000, True)
+        """
+        if rate is None:
+            return self
+        read, write = min(self.read_bandwidth, rate), min(self.write_bandwidth, rate)
+        return replace(self, read_bandwidth=read, write_bandwidth=write)
 
 
 # The engine's own work for a run, an opening and a copy, measured in memory. One thread at a time

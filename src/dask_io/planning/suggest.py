@@ -192,7 +192,7 @@ def suggest_chunks(
         tuple(accesses),
         costs(blocks),
         costs_in_chunks(chunks),
-        tuple(Alternative(cube, costs_in_chunks(cube)) for cube in dict.fromkeys(others)),
+        cubes=tuple(Alternative(cube, costs_in_chunks(cube)) for cube in dict.fromkeys(others)),
     )
 
 

@@ -78,6 +78,10 @@ class Described(Protocol):
     def inferred(self) -> str | None:
         """Meaning of the numbers in file names, if the pattern was inferred from them."""
 
+    @property
+    def n_files(self) -> int | None:
+        """Number of files, if each is decoded in several slabs."""
+
 
 class DescribedGroup(Protocol):
     """Description of a group, as `dask_io.info_group` returns it."""

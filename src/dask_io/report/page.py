@@ -10,6 +10,7 @@ from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import StorageError, UsageError, printable
@@ -23,7 +24,7 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from dask_io.engine.run import RunResult
@@ -38,9 +39,10 @@ _MARK = (
 # In the order in which the page runs them.
 _SCRIPTS = ("head", "animation", "charts", "strategies", "controls")
 _SUFFIXES = (".html",)
+_NO_NAMES: Mapping[str, Sequence[str | None]] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """A page that shows a plan, and a run if there was one. Notebooks display it.
 
@@ -64,6 +66,10 @@ class Report:
             If the folder does not exist, or the file cannot be written.
         """
         write_report(self, path)
+
+    def __repr__(self) -> str:
+        size = format_bytes(len(self.html.encode()))
+        return f'<Report: {size}; save("plan.html") writes it>'
 
     def _repr_html_(self) -> str:
         # In a frame of its own, the page and the notebook cannot change each other's style.
@@ -128,6 +134,7 @@ def make_report(
     objective: Objective = Objective.TIME,
     result: RunResult | None = None,
     samples: Sequence[Sample] = (),
+    axes: Mapping[str, Sequence[str | None]] = _NO_NAMES,
 ) -> Report:
     """Return the report on a plan.
 
@@ -143,6 +150,8 @@ def make_report(
         The strategy that was requested, and the objective of the choice.
     result, samples
         The result of the run and its recorded progress, if there was a run.
+    axes
+        Names of the axes of each array, or of a single array without a name.
 
     Examples
     --------
@@ -157,7 +166,7 @@ def make_report(
         "target": None if target is None else printable(target),
         **_plan_to_json(plan, device),
         **_choice_to_json(plan, device, requested, objective),
-        **scenes_to_json(plan),
+        **scenes_to_json(plan, axes),
         "run": result and {**result_to_json(result), "samples": samples},
     }
     title = f"{data['source']} to {data['target']}" if target is not None else data["source"]

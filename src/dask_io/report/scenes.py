@@ -9,7 +9,7 @@ from dask_io.planning import CopyPlan, Plan, Series, SpillPlan, Sweeps
 from dask_io.planning.moments import moments_in_corner, sample_moments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dask_io.geometry import Axis
     from dask_io.planning import AnyPlan
@@ -27,6 +27,8 @@ class NamedPlan(NamedTuple):
 
     name: str
     plan: Plan
+    array: str = ""
+    """The array that it moves, if there are several."""
 
 
 def plans_in(plan: AnyPlan | Sweeps | Series) -> Iterator[NamedPlan]:
@@ -41,8 +43,8 @@ def plans_in(plan: AnyPlan | Sweeps | Series) -> Iterator[NamedPlan]:
             yield NamedPlan("pass 2: scratch blocks to target", plan.second)
         case Series():
             for name, each in plan.plans.items():
-                for inner, found in plans_in(each):
-                    yield NamedPlan(f"{name}, {inner}" if inner else name, found)
+                for inner, found, _ in plans_in(each):
+                    yield NamedPlan(f"{name}, {inner}" if inner else name, found, name)
         case Sweeps():
             members = zip(plan.groups, plan.bundles, strict=True)
             for group, bundle in members:
@@ -50,11 +52,19 @@ def plans_in(plan: AnyPlan | Sweeps | Series) -> Iterator[NamedPlan]:
                     yield NamedPlan(f"target {number + 1}", found)
 
 
-def scenes_to_json(plan: AnyPlan | Sweeps | Series) -> dict[str, Any]:
-    """Return the scenes of a plan; the first ones if there are many."""
+def scenes_to_json(
+    plan: AnyPlan | Sweeps | Series, names: Mapping[str, Sequence[str | None]]
+) -> dict[str, Any]:
+    """Return the scenes of a plan; the first ones if there are many.
+
+    `names` are those of the axes of each array, or of a single array without a name.
+    """
     found = list(plans_in(plan))
     return {
-        "scenes": [_scene(*each) for each in found[:_MOST_SCENES]],
+        "scenes": [
+            {**_scene(each.plan), "name": each.name, "axes": names.get(each.array) or ()}
+            for each in found[:_MOST_SCENES]
+        ],
         "left_out": max(0, len(found) - _MOST_SCENES),
     }
 
@@ -94,7 +104,7 @@ def _curve(plan: Plan, most: int) -> Iterator[tuple[float, int]]:
         yield moved / twice, moment.n_carried * itemsize
 
 
-def _scene(name: str, plan: Plan) -> dict[str, Any]:
+def _scene(plan: Plan) -> dict[str, Any]:
     problem, corner = plan.problem, _corner(plan)
     along: list[dict[AxisStep, int]] = [{} for _ in plan.axes]
     steps = []
@@ -108,7 +118,6 @@ def _scene(name: str, plan: Plan) -> dict[str, Any]:
         for axis, (length, size) in enumerate(zip(problem.shape, corner, strict=True))
     ]
     return {
-        "name": name,
         "shape": problem.shape,
         "order": plan.order,
         "bytes": problem.n_bytes,
@@ -120,8 +129,18 @@ def _scene(name: str, plan: Plan) -> dict[str, Any]:
         # Each step has the number of its bounds along each axis, then bytes: read so far, held
         # before complete blocks are written, held afterwards.
         "along": [list(table) for table in along],
+        # Whether what such a step writes along the axis consists of whole blocks.
+        "whole": [
+            [_is_whole(axis, each) for each in table]
+            for axis, table in zip(problem.target.grid.axes, along, strict=True)
+        ],
         "steps": steps,
     }
+
+
+def _is_whole(axis: Axis, step: AxisStep) -> bool:
+    start, stop = step.done_start, step.done_stop
+    return stop <= start or (axis.floor(start) == start and axis.ceil(stop) == stop)
 
 
 def _side(side: Side, bounds: Sequence[tuple[int, int]]) -> dict[str, Any]:

@@ -27,10 +27,14 @@ class Move(NamedTuple):
     target: str
     unit: str = "block"
     """What the target is written in: blocks, or shards."""
+    codec: str = ""
+    """The names of the codecs of the target; empty if it has none."""
     skipped: int = 0
     """Blocks of the target that an earlier run has written."""
-    max_rate: int | None = None
-    """Most bytes that are moved per second."""
+    skipped_bytes: int = 0
+    """Bytes of the array that an earlier run has written."""
+    restarts: bool = False
+    """Whether the file of an earlier run cannot be continued."""
 
 
 def preview(move: Move, device: Device | None) -> Iterator[str]:
@@ -40,23 +44,30 @@ def preview(move: Move, device: Device | None) -> Iterator[str]:
     if move.skipped:
         plural = "s are" if move.skipped != 1 else " is"
         yield f"continues a run: {move.skipped:,} {move.unit}{plural} already written"
+    elif move.skipped_bytes:
+        yield f"continues a run: {format_bytes(move.skipped_bytes)} are already written"
+    elif move.restarts:
+        yield f"starts again: an incomplete {_file_name(move.target)} cannot be continued"
     yield explain_visits(plan) or ONCE
     memory = f"up to {format_bytes(plan.peak_bytes)} of memory"
     if device is None:
         yield f"takes {memory}"
     else:
         seconds = format_seconds(_predict(move, device))
-        yield f"takes about {seconds} on {device.name}, {memory} and {_disk(plan, 'of disk space')}"
+        disk = _disk(plan, "of disk space", move.skipped_bytes)
+        yield f"takes about {seconds} on {device.name}, {memory} and {disk}"
 
 
 def _predict(move: Move, device: Device) -> float:
     """Predict the time that is left, in seconds."""
     plan, seconds = move.plan, predict_seconds(move.plan, device)
-    if move.max_rate is not None:
-        seconds = max(seconds, (plan.n_bytes_read + plan.n_bytes_written) / move.max_rate)
-    if move.skipped and not isinstance(plan, (Series, Sweeps)):
-        seconds *= 1 - move.skipped / plan.problem.target.grid.n_blocks
+    if move.skipped_bytes:
+        seconds *= 1 - move.skipped_bytes / _size(plan)
     return seconds
+
+
+def _file_name(target: str) -> str:
+    return printable(target.rstrip("/").rpartition("/")[2])
 
 
 def _what_goes_where(move: Move) -> str:
@@ -73,6 +84,7 @@ def _what_goes_where(move: Move) -> str:
     problem = plan.problem
     what = f"{format_bytes(problem.n_bytes)} of {problem.dtype}"
     before, after = _blocks(problem.source), _blocks(problem.target, move.unit)
+    after += _coded(move.codec)
     return f"copies {what} from {source} ({before}) to {target} ({after})"
 
 
@@ -83,11 +95,20 @@ def _blocks(side: Side, unit: str = "block") -> str:
     return f"{count(side.grid.n_blocks, f'{side.format} {word}')} of {side.stored}{parts}"
 
 
-def _disk(plan: AnyPlan | Sweeps | Series, what: str = "") -> str:
-    """Describe the disk space of a run; codecs make it smaller, but nobody knows by how much."""
+def _coded(codec: str) -> str:
+    return f", {printable(codec)}" if codec else ""
+
+
+def _disk(plan: AnyPlan | Sweeps | Series, what: str = "", n_bytes_there: int = 0) -> str:
+    """Describe the disk space of a run; codecs make it smaller, but nobody knows by how much.
+
+    `n_bytes_there` have been written before.
+    """
     scratch = 0 if isinstance(plan, Sweeps) else plan.scratch_bytes
     aside = f", of which {format_bytes(scratch)} are scratch files" if scratch else ""
-    return f"{format_bytes(_disk_bytes(plan))} {what}".rstrip() + aside
+    n_bytes = max(0, _disk_bytes(plan) - n_bytes_there)
+    more = "more " if n_bytes_there else ""
+    return f"{format_bytes(n_bytes)} {more}{what}".rstrip() + aside
 
 
 def _disk_bytes(plan: AnyPlan | Sweeps | Series) -> int:
@@ -100,13 +121,20 @@ def _disk_bytes(plan: AnyPlan | Sweeps | Series) -> int:
 
 
 def plan_summary(
-    plan: AnyPlan | Sweeps | Series, device: Device | None = None, *, inferred: str = ""
+    plan: AnyPlan | Sweeps | Series,
+    device: Device | None = None,
+    *,
+    inferred: str = "",
+    codec: str = "",
 ) -> str:
-    """Describe a plan on one screen, in words that need no explanation."""
+    """Describe a plan on one screen, in words that need no explanation.
+
+    `codec` are the names of the codecs of the target, if it has any.
+    """
     if isinstance(plan, (Series, Sweeps)):
         # One line for each array or target.
         return plan_text(plan, device, inferred=inferred)
-    rows = _single_rows(plan, device, inferred=inferred)
+    rows = _single_rows(plan, device, inferred=inferred, codec=codec)
     return "\n".join(f"{name:<9} {text}" for name, text in rows)
 
 
@@ -123,11 +151,15 @@ def plan_facts(plan: AnyPlan | Sweeps | Series) -> Iterator[str]:
 
 
 def plan_rows(
-    plan: AnyPlan | Sweeps | Series, device: Device | None = None, *, inferred: str = ""
+    plan: AnyPlan | Sweeps | Series,
+    device: Device | None = None,
+    *,
+    inferred: str = "",
+    codec: str = "",
 ) -> Iterator[tuple[str, str]]:
     """Yield the names and values of a table that describes a plan."""
     if not isinstance(plan, (Series, Sweeps)):
-        yield from _single_rows(plan, device, inferred=inferred)
+        yield from _single_rows(plan, device, inferred=inferred, codec=codec)
         return
     n_moved = len(plan.plans) if isinstance(plan, Series) else len(plan.problems)
     yield "arrays" if isinstance(plan, Series) else "targets", f"{n_moved:,}"
@@ -152,7 +184,7 @@ def _size(plan: AnyPlan | Sweeps | Series) -> int:
 
 
 def _single_rows(
-    plan: AnyPlan, device: Device | None, *, inferred: str
+    plan: AnyPlan, device: Device | None, *, inferred: str, codec: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the names and values that describe the plan of one array."""
     problem = plan.problem
@@ -168,7 +200,7 @@ def _single_rows(
         bound = f"the fewest possible: {problem.lower_bound:,}"
     yield "array", f"{shape} of {types}, {format_bytes(problem.n_bytes)}"
     yield "source", _side(problem.source)
-    yield "target", _side(problem.target)
+    yield "target", f"{_side(problem.target)}{_coded(codec)}"
     yield "visits", visits or ONCE
     yield "seeks", f"{seeks.read:,} read + {seeks.write:,} write = {seeks.total:,}, {bound}"
     excess = "" if plan.fits else ", which it exceeds"

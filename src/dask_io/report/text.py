@@ -134,7 +134,9 @@ def info_text(info: Described) -> str:
 
 def info_rows(info: Described) -> list[tuple[str, str]]:
     """Return what describes a store, each with its name."""
-    axes = info.grid.axes
+    axes, blocks = info.grid.axes, f"{info.grid.n_blocks:,}"
+    if info.n_files is not None:
+        blocks = f"{count(info.n_files, 'file')}, decoded in {blocks} slabs"
     uneven = ["" if axis.chunk else f", uneven along axis {i}" for i, axis in enumerate(axes)]
     orders = {"C": "C (last axis fastest)", "F": "F (first axis fastest)"}
     size, on_disk = format_bytes(info.n_bytes), format_bytes(info.n_bytes_on_disk)
@@ -143,7 +145,7 @@ def info_rows(info: Described) -> list[tuple[str, str]]:
         ("format", info.format),
         ("shape", by(info.shape)),
         ("dtype", printable(str(info.dtype))),
-        ("blocks", f"{info.grid.n_blocks:,} of {by(info.grid.longest)}{''.join(uneven)}"),
+        ("blocks", f"{blocks} of {by(info.grid.longest)}{''.join(uneven)}"),
         ("order", orders.get(info.order, f"axes {info.order}, slowest first")),
         ("size", f"{size} ({info.n_bytes:,} bytes)"),
         ("on disk", f"{on_disk} ({info.n_bytes_on_disk:,} bytes){_compressed(info)}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +90,9 @@ class BlockArray(Displayed):
     @raises_for_python
     def __getitem__(self, index: Any) -> NDArray[Any]:
         items = index if isinstance(index, tuple) else (index,)
-        if Ellipsis in items:
-            place = items.index(Ellipsis)
+        whole = [place for place, item in enumerate(items) if item is Ellipsis]
+        if whole:
+            place = whole[0]
             missing = self.ndim - len(items) + 1
             items = (*items[:place], *[slice(None)] * missing, *items[place + 1 :])
         items = (*items, *[slice(None)] * (self.ndim - len(items)))
@@ -98,8 +100,8 @@ class BlockArray(Displayed):
             message = f"{len(items)} indices for an array of {self.ndim} axes"
             raise IndexError(message)
         ranges = [
-            range(length)[item] if isinstance(item, slice) else _single(item, length)
-            for item, length in zip(items, self.shape, strict=True)
+            range(length)[item] if isinstance(item, slice) else self._single(item, axis)
+            for axis, (item, length) in enumerate(zip(items, self.shape, strict=True))
         ]
         values = self.read(Region.of(map(_span, ranges)))
         picks = [
@@ -107,6 +109,23 @@ class BlockArray(Displayed):
             for item, positions in zip(items, ranges, strict=True)
         ]
         return values[tuple(picks)]
+
+    def _single(self, item: Any, axis: int) -> range:
+        """Return the position of a single element along an axis."""
+        names, length = self.source.metadata.get("dimension_names"), self.shape[axis]
+        name = (names[axis] if names else None) or f"axis {axis}"
+        try:
+            position = range(length)[operator.index(item)]
+        except TypeError:
+            message = (
+                f"an array in files takes integers and slices as index, but that of {name} is a "
+                f"{type(item).__name__}; read a slice, and index the result"
+            )
+            raise IndexError(message) from None
+        except IndexError:
+            message = f"index {item} is out of range: {name} has {length:,} elements"
+            raise IndexError(message) from None
+        return range(position, position + 1)
 
     def read(self, region: Region) -> NDArray[Any]:
         """Read a region, block by block; errors are as they were raised."""
@@ -119,11 +138,6 @@ class BlockArray(Displayed):
                 inside = part.slices_from(region.start)
                 values[inside] = reader.read_into(part.relative_to(origin), buffer)
         return values
-
-
-def _single(item: Any, length: int) -> range:
-    position = range(length)[item]
-    return range(position, position + 1)
 
 
 def _span(positions: range) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,11 @@ import numpy as np
 from dask_io.errors import MissingLibraryError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from dask_io.stores.space import Affine
 
 # Microseconds of the units of time, by their names in the CF conventions.
 _UNITS = {
@@ -43,6 +46,8 @@ _SWITCH = np.datetime64("1582-10-15")
 _ROUNDING = 500
 _PART_OF_STEP = 0.01
 _DATE = re.compile(r"[-+]?\d{4,}-\d\d(?:-|$)")
+# Positions that differ by this part of a step are the same: files store them with few digits.
+_SAME = 1e-3
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,37 @@ class Coordinate:
             )
         calendar = str(self.attributes.get("calendar", "standard")).lower()
         return _since(value, self.name, since[2], calendar) / length, _ROUNDING / length
+
+
+def index_along(affine: Affine, shape: Sequence[int], axis: int, value: str) -> int | None:
+    """Return the index of the first element at a position in the world or behind it along an axis.
+
+    None if the axis is not parallel to a coordinate, so that no single index has the position.
+
+    Raises
+    ------
+    ValueError
+        If the value is not a number.
+
+    Examples
+    --------
+    >>> from dask_io.stores.space import Affine
+    >>> flipped = Affine(((-2.0, 0.0), (0.0, 0.5)), (90.0, -1.0))
+    >>> [index_along(flipped, (91, 10), 0, value) for value in ("90", "89", "-100")]
+    [0, 1, 91]
+    >>> index_along(Affine(((1.0, 1.0), (1.0, -1.0)), (0.0, 0.0)), (9, 9), 0, "5")
+    """
+    sought = float(value)
+    column = [abs(row[axis]) for row in affine.matrix]
+    row = max(range(len(column)), key=column.__getitem__)
+    step = affine.matrix[row][axis]
+    ends = zip(affine.matrix[row], shape, strict=True)
+    along = sum(abs(n) * max(0, length - 1) for n, length in ends)
+    along -= abs(step) * max(0, shape[axis] - 1)
+    if not step or sum(column) - abs(step) + along > _SAME * abs(step):
+        return None
+    index = ceil((sought - affine.origin[row]) / step - _SAME)
+    return min(max(0, index), shape[axis])
 
 
 def _time(value: str, name: str) -> np.datetime64:

@@ -44,11 +44,10 @@ class Description:
         """Return grid, dtype and layout for files that do not describe themselves."""
         if self.shape is None or self.dtype is None:
             missing = " and ".join(
-                word for word in ("shape", "dtype") if getattr(self, word) is None
+                f"--source-{word}" for word in ("shape", "dtype") if getattr(self, word) is None
             )
             raise UsageError(
-                f"{path} holds {format.name} data, which does not describe itself; "
-                f"give its {missing}"
+                f"{path} holds {format.name} data, which does not describe itself; give {missing}"
             )
         whole = tuple(1 if axis in slice_axes else -1 for axis in range(len(self.shape)))
         chunks = whole if self.chunks is None else self.chunks

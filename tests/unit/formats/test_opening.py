@@ -249,12 +249,39 @@ def test_one_file_of_each_format(tmp_path: Path) -> None:
     assert open_source(tmp_path / "odd.name", shape=[24], dtype="f8").format == "raw"
 
 
+def _save_raw_blocks(folder: Path, shape: tuple[int, ...], chunk: tuple[int, ...]) -> None:
+    """Save an array in raw blocks that are numbered from 1."""
+    array = np.arange(np.prod(shape), dtype="<u2").reshape(shape)
+    for i, j in np.ndindex(*(-(-n // c) for n, c in zip(shape, chunk, strict=True))):
+        block = array[i * chunk[0] : (i + 1) * chunk[0], j * chunk[1] : (j + 1) * chunk[1]]
+        (folder / f"b_{i + 1}_{j + 1}.raw").write_bytes(block.tobytes(order="F"))
+
+
+@pytest.mark.parametrize("chunk", [(4, 3), (5, 3), (12, 4)])
+def test_raw_blocks_suggest_their_chunks(chunk: tuple[int, int], tmp_path: Path) -> None:
+    """Equal files, also with clipped ones at the end, have one possible shape."""
+    _save_raw_blocks(tmp_path, (12, 10), chunk)
+    given: dict[str, Any] = {"shape": (12, 10), "dtype": "<u2", "order": "F"}
+    said = f"numbered as .* blocks; give their shape with --source-chunks {chunk[0]},{chunk[1]}$"
+    with pytest.raises(UsageError, match=said):
+        open_source(tmp_path, **given)
+
+    assert open_source(tmp_path, **given, chunks=chunk).grid.longest == chunk
+
+
+def test_raw_blocks_of_unknown_shape(tmp_path: Path) -> None:
+    """If no shape follows from numbers and sizes, none is suggested."""
+    _save_raw_blocks(tmp_path, (12, 10), (4, 3))
+    with pytest.raises(UsageError, match=r"numbered as 3 x 4 blocks; .* with --source-chunks$"):
+        open_source(tmp_path, shape=(12, 11), dtype="<u2")
+
+
 @pytest.mark.parametrize(
     ("description", "says"),
     [
-        ({}, "give its shape and dtype"),
-        ({"shape": (4, 6)}, "give its dtype"),
-        ({"dtype": "f8"}, "give its shape"),
+        ({}, "give --source-shape and --source-dtype"),
+        ({"shape": (4, 6)}, "give --source-dtype"),
+        ({"dtype": "f8"}, "give --source-shape"),
         ({"shape": (4, 6), "dtype": "O"}, "Python objects"),
         ({"shape": (4, 6), "dtype": "f99"}, "dtype 'f99' is not known"),
         ({"shape": (4, 6), "dtype": "f8", "chunks": 2}, "is one file, so it is one block"),

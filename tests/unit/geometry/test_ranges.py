@@ -53,11 +53,11 @@ def test_by_name_is_by_number_is_by_position(
     last = ",".join(f"{axis - 3}={texts[axis]}" for axis in order[:n_axes])
     slices = {NAMES[axis]: slice(*bounds[axis]) for axis in chosen}
     pairs = {axis: bounds[axis] for axis in chosen}
-    for region in (names, numbers, last, slices, pairs):
+    index = tuple(slice(*bounds[axis]) if axis in chosen else slice(None) for axis in range(3))
+    for region in (names, numbers, last, slices, pairs, index):
         assert Ranges.parse(region).region(SHAPE, NAMES) == expected
 
     array = np.arange(np.prod(SHAPE)).reshape(SHAPE)
-    index = tuple(slice(*bounds[axis]) if axis in chosen else slice(None) for axis in range(3))
     assert np.array_equal(array[expected.slices], array[index])
 
 
@@ -106,6 +106,26 @@ def test_values_of_coordinates(text: str, start: object, stop: object) -> None:
     assert Range.parse(str(Range.parse(text))) == (start, stop)
 
 
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        (np.s_[2:5], "2:5"),
+        (np.s_[2:5, ..., -1], "2:5,:,-1"),
+        (np.s_[..., :3], ":,:,:3"),
+        (np.s_[np.int64(4), :3], "4,:3"),
+        (np.s_[1:2, :, :, ...], "1:2"),
+        (..., ":"),
+    ],
+    ids=str,
+)
+def test_the_index_of_an_array(index: Any, text: str) -> None:
+    """Slices, indices and an ellipsis mean what they mean in NumPy; a single index is a range."""
+    parsed = Ranges.parse(index)
+
+    assert parsed.region(SHAPE) == Ranges.parse(text).region(SHAPE)
+    assert Ranges.parse(str(parsed) or ":").region(SHAPE) == parsed.region(SHAPE)
+
+
 def test_python_values_of_coordinates() -> None:
     """Dates of Python and NumPy are values, and so is text."""
     stop = "2020-02-01T06:00:00"
@@ -136,6 +156,11 @@ def test_python_values_of_coordinates() -> None:
         ("lta=0:1", "names the dimension 'lta', but the dimensions are time, lat, lon"),
         ("lat=0:8", "range 0:8 of lat is not within 0:7"),
         ("1=5:3", "range 5:3 of axis 1 has its start after its stop"),
+        ("lat=-3:3", "-3:3 of lat has its start .* from the end, so it is 4:3; .* write @-3:@3"),
+        ((1, 2), "a region is text such as .* or an index"),
+        (np.s_[0:1, :, :, 2], "has 4 axes, but the array has 3"),
+        (np.s_[0:4:2, :], "has a step"),
+        (np.s_[..., ...], "two ellipses"),
         ("lat=-8", "range -8:-7 of lat is not within 0:7"),
         ("lat=@40:", "range @40: of lat has values, but no coordinate; give indices"),
         (5, "a region is text such as"),

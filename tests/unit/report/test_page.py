@@ -99,6 +99,31 @@ def test_passes_and_arrays_are_scenes() -> None:
     assert (len(data["scenes"]), data["left_out"]) == (12, 9)
 
 
+def test_writing_parts_of_blocks_is_not_called_completing_them() -> None:
+    """A plan that keeps what is incomplete writes whole blocks; one that does not says so."""
+    for plan, completes in ((plan_sweep(SMALL), True), (plan_naive(SMALL), False)):
+        (scene,) = data_in(report_on(plan))["scenes"]
+        assert all(map(all, scene["whole"])) == completes
+
+
+def test_a_report_in_a_shell_is_one_line() -> None:
+    """The page itself would fill the screen."""
+    shown = repr(report_on(plan_sweep(SMALL)))
+
+    assert re.fullmatch(r'<Report: [\d.]+ KiB; save\("plan\.html"\) writes it>', shown)
+
+
+def test_axes_have_their_names() -> None:
+    """Each array of a group has its own."""
+    plan = plan_sweep(SMALL)
+    (scene,) = data_in(report_on(plan, axes={"": ("x", None)}))["scenes"]
+    assert scene["axes"] == ["x", None]
+
+    series = Series({"a": plan, "b": plan_spill(SMALL)})
+    scenes = data_in(report_on(series, axes={"a": ("x", "y"), "b": ("u", "v")}))["scenes"]
+    assert [scene["axes"] for scene in scenes] == [["x", "y"], ["u", "v"], ["u", "v"]]
+
+
 def test_an_empty_array_has_a_report() -> None:
     """Nothing is divided by the size of an array without elements."""
     problem = Problem.regular((0, 12), (4, 4), (6, 6), budget=65536)

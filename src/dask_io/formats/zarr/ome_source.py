@@ -61,14 +61,14 @@ def open_level(path: Location, inside: str, *, strict: bool) -> ChunkedSource[Za
     try:
         source = open_zarr(path, inside, strict=strict)
     except DataError:
-        refuse_unfinished(path / inside / LEVEL)
+        refuse_unfinished(path / inside / LEVEL, named=path / inside)
         raise
     except UsageError:
         # It is a group.
         level = _find_only_level(path / inside)
         if level is None:
             raise
-        refuse_unfinished(path / inside / level)
+        refuse_unfinished(path / inside / level, named=path / inside)
         source = open_zarr(path, join(inside, level), strict=strict)
     return _in_image(source)
 

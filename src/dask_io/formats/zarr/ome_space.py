@@ -9,7 +9,8 @@ see the step lengths and the origin along the axes of the array.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import hypot, prod
 from typing import TYPE_CHECKING, Any
 
@@ -277,8 +278,8 @@ def _read_level(
     own = read_own(attributes.get(KEY), n_axes)
     headers = dict(own or {})
     exact = headers.pop(SPACE, None)
-    if exact is not None and _describes(exact, space, names):
-        space = exact
+    if exact is not None:
+        space = _exact_level(exact, space, image) or space
     translated = {KEY} if own is not None else set()
     if len(_images(attributes)) == 1 and not image.keys() - _UNDERSTOOD:
         translated |= _all_about_images(attributes)
@@ -316,10 +317,54 @@ def only_level(attributes: Mapping[str, Any]) -> str | None:
 
 
 def _datasets(image: Mapping[str, Any], path: str) -> Iterator[Mapping[str, Any]]:
-    levels = image.get("datasets")
-    for level in levels if isinstance(levels, list) else []:
-        if isinstance(level, dict) and str(level.get("path")).strip("/") == path:
+    for level in _all_datasets(image):
+        if str(level.get("path")).strip("/") == path:
             yield level
+
+
+def _all_datasets(image: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    levels = image.get("datasets")
+    return (each for each in (levels if isinstance(levels, list) else ()) if isinstance(each, dict))
+
+
+def _exact_level(exact: Space, found: Space, image: Mapping[str, Any]) -> Space | None:
+    """Return the exact space of a level; None if it does not follow from the metadata.
+
+    Dask IO writes one level, which `exact` describes. Another program may have added smaller ones
+    with other scales and translations along the same axes.
+    """
+    names = tuple(axis.name for axis in found.axes)
+    if _describes(exact, found, names):
+        return exact
+    for level in _all_datasets(image):
+        whole = Space(found.axes, _read_affine(len(names), level, image))
+        if _describes(exact, whole, names):
+            return _rescaled(exact, whole, found)
+    return None
+
+
+def _rescaled(exact: Space, whole: Space, level: Space) -> Space | None:
+    """Return the exact space of a level, from that of the whole image.
+
+    `whole` and `level` are what other readers see of both.
+    """
+    if exact.affine is None or whole.affine is None or level.affine is None:
+        return None
+    steps = [Fraction(step) for step in whole.affine.steps]
+    if not all(steps):
+        return None
+    factors = [Fraction(a) / b for a, b in zip(level.affine.steps, steps, strict=True)]
+    origins = zip(level.affine.origin, whole.affine.origin, steps, strict=True)
+    start = [(Fraction(a) - Fraction(b)) / step for a, b, step in origins]
+    try:
+        matrix = tuple(
+            tuple(float(Fraction(n) * factor) for n, factor in zip(row, factors, strict=True))
+            for row in exact.affine.matrix
+        )
+        affine = replace(exact.affine, matrix=matrix, origin=exact.affine.at(start))
+    except (OverflowError, ValueError):
+        return None
+    return replace(exact, affine=affine)
 
 
 def _describes(exact: Space, found: Space, names: tuple[str | None, ...]) -> bool:

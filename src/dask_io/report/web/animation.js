@@ -6,6 +6,9 @@ const scene = () => data.scenes[state.scene];
 /* The bounds of a step along an axis: start and stop of what is read, then of what is complete. */
 const bounds = (step, axis) => scene().along[axis][scene().steps[step][axis]];
 const nAxes = () => scene().shape.length;
+const named = (axis) => scene().axes[axis] || `axis ${axis}`;
+/* Whether what a step writes consists of whole blocks of the target. */
+const isWhole = (step) => scene().shape.every((_, axis) => scene().whole[axis][scene().steps[step][axis]]);
 
 function pattern(context, kind) {
   const tile = document.createElement("canvas");
@@ -105,7 +108,7 @@ function drawSlice(side) {
   context.strokeStyle = colour("ink");
   context.strokeRect(margin.left, margin.top, width, height);
   context.fillStyle = colour("soft"); context.font = "12px system-ui, sans-serif"; context.textBaseline = "top";
-  const label = down === null ? "axis 0 →" : `axis ${across} →   axis ${down} ↓`;
+  const label = down === null ? `${named(0)} →` : `${named(across)} →   ${named(down)} ↓`;
   context.fillText(label, margin.left, margin.top + height + 5);
   return dense.map(([axis]) => axis);
 }
@@ -165,7 +168,7 @@ function drawSolid(side) {
     face([[u, V, w], [U, V, w], [U, V, W], [u, V, W]], fill, 0.15);
   }
   context.fillStyle = colour("soft"); context.font = "12px system-ui, sans-serif"; context.textBaseline = "bottom";
-  context.fillText(`axes: ${across} ↘  ${deep} ↙  ${down} ↓`, 4, canvas.clientHeight - 2);
+  context.fillText(`${named(across)} ↘  ${named(deep)} ↙  ${named(down)} ↓`, 4, canvas.clientHeight - 2);
   return [];
 }
 
@@ -202,7 +205,7 @@ function drawScene() {
   for (const side of ["source", "target"]) {
     const dense = (state.view === "solid" ? drawSolid : drawSlice)(side);
     const title = side === "source" ? "Source: what has been read" : "Target: what has been written";
-    const note = dense.length ? `; too thin to draw along axis ${dense.join(" and ")}` : "";
+    const note = dense.length ? `; too thin to draw along ${dense.map(named).join(" and ")}` : "";
     find(`${side}-caption`).replaceChildren(title, element("small", `${blocks(now[side])}${note}`));
   }
   find("step").max = Math.max(0, last);
@@ -212,10 +215,11 @@ function drawScene() {
   const ranges = (from) => now.shape.map((_, axis) => bounds(state.step, axis).slice(from, from + 2));
   const done = ranges(2);
   const writes = done.every(([low, high]) => high > low);
+  const verb = isWhole(state.step) ? "completes and writes" : "writes the parts of blocks in";
   const region = (each) => each.map(([low, high]) => `${low}:${high}`).join(", ");
   const shown = now.is_whole ? number(now.n_steps) : `${number(last + 1)} shown`;
   const text = `Step ${number(state.step + 1)} of ${shown}: reads ${region(ranges(0))}; ` +
-    `${writes ? `completes and writes ${region(done)}` : "completes nothing yet"}. ` +
+    `${writes ? `${verb} ${region(done)}` : "writes nothing yet"}. ` +
     `In memory: ${bytes(held)}, then ${bytes(carried)}. ${Math.floor((100 * read) / now.bytes)} % of the array has been read.`;
   find("status").textContent = text;
   find("step").setAttribute("aria-valuetext", text);
@@ -264,7 +268,7 @@ function select(name, options, value, changed) {
 
 function drawChoices() {
   const n = nAxes(), made = [];
-  const names = scene().shape.map((length, axis) => [axis, `axis ${axis} (${number(length)})`]);
+  const names = scene().shape.map((length, axis) => [axis, `${named(axis)} (${number(length)})`]);
   const choose = (place) => (value) => {
     const taken = state.axes.indexOf(Number(value));
     if (taken >= 0) state.axes[taken] = state.axes[place];
@@ -279,7 +283,7 @@ function drawChoices() {
   const others = n > 2 ? names.filter(([axis]) => !shown.includes(axis)) : [];
   for (const [axis] of others) {
     const [low, high] = scene().corner[axis];
-    const label = element("label", `Position along axis ${axis}`);
+    const label = element("label", `Position along ${named(axis)}`);
     const slider = element("input", "", { type: "range", min: low, max: Math.max(low, high - 1), "data-fixed": axis });
     slider.value = state.fixed[axis];
     slider.addEventListener("input", () => { state.follows = false; follow.checked = false; state.fixed[axis] = Number(slider.value); drawScene(); });
@@ -316,6 +320,9 @@ function openScene(at) {
   state.step = middle + Math.max(0, found);
   const left = data.left_out ? ` ${number(data.left_out)} more parts are not shown.` : "";
   const part = now.is_whole ? "" : `The array is large, so this shows only the corner ${now.corner.map(([low, high]) => `${low}:${high}`).join(", ")}, where the run begins: ${number(now.steps.length)} of ${number(now.n_steps)} steps. The others continue in the same way.`;
+  const whole = now.steps.every((_, step) => isWhole(step));
+  const how = whole ? "Target blocks that are now complete are written. Everything else waits in memory." : "It writes target blocks in parts, as far as they are in memory.";
+  find("how").textContent = `Each step reads one box of the source. ${how}`;
   find("scene-note").hidden = !(part || left);
   find("scene-note").textContent = part + left;
   drawChoices(); drawLegend(); drawScene();
