@@ -78,7 +78,8 @@ def test_processes_share_a_group(climate: xr.Dataset, tmp_path: Path, name: str)
 def load(place: Path) -> xr.Dataset:
     """Open a group; zarr-python warns of the journal in it."""
     with quiet():
-        return xr.open_zarr(place, consolidated=False).load()
+        found: xr.Dataset = xr.open_zarr(place, consolidated=False).load()
+    return found
 
 
 def list_files(place: Path) -> set[str]:
