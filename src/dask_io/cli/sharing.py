@@ -137,12 +137,12 @@ def _show_parts_of_arrays(parted: PartedSeries, *, as_json: bool) -> None:
     )
     from dask_io.report.summary import plan_summary  # noqa: PLC0415  # loaded on use
 
-    plan, device = parted.whole.plan, parted.whole.device
+    plan, device, inferred = parted.whole.plan, parted.whole.device, parted.whole.inferred
     if as_json:
         parts = parts_of_arrays_to_json(parted.cuts, plan)
-        show_json({**any_plan_to_json(plan, device), "parts": parts})
+        show_json({**any_plan_to_json(plan, device), "inferred": inferred or None, "parts": parts})
         return
-    show(plan_summary(plan, device, inferred=parted.whole.inferred))
+    show(plan_summary(plan, device, inferred=inferred))
     show(parts_of_arrays_text(parted.cuts, plan))
 
 
