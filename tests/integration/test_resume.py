@@ -134,3 +134,15 @@ def test_files_are_known_again_by_another_path(
 
     assert result.blocks_skipped
     assert np.array_equal(dask_io.open("out")[...], array)
+
+
+def test_an_image_that_was_moved_is_given_as_before(source: Path, tmp_path: Path) -> None:
+    """The run was given the image, not its only level."""
+    image, target = tmp_path / "image.ome.zarr", tmp_path / "out"
+    dask_io.resplit(source, image, format="ome-zarr", chunks=8)
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(image, target, format="npy", chunks=5, progress=stop)
+    moved = image.rename(tmp_path / "moved.ome.zarr")
+
+    assert dask_io.resume(target, source=str(moved)).blocks_skipped
+    assert np.array_equal(dask_io.open(target)[...], np.load(source))
