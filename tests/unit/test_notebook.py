@@ -136,3 +136,15 @@ def test_long_tables_are_cut() -> None:
 def test_results_can_be_pickled() -> None:
     """Workers send them."""
     assert pickle.loads(pickle.dumps(RESULT)) == RESULT  # noqa: S301 - made here
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5", "a.nii"])
+def test_descriptions_can_be_pickled(tmp_path: Path, name: str) -> None:
+    """A task of Dask that describes an array returns the description to another process."""
+    np.save(tmp_path / "source.npy", np.zeros((4, 6), "i2"))
+    dask_io.resplit(tmp_path / "source.npy", tmp_path / name, chunks=(4, 6))
+    info = dask_io.info(tmp_path / name)
+    group = dask_io.GroupInfo("a", info.format, {"b": info}, {})
+
+    for found in (info, group):
+        assert repr(pickle.loads(pickle.dumps(found))) == repr(found)  # noqa: S301 - made here
