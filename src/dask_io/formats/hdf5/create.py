@@ -49,7 +49,7 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.own_attribute import KEY, add_own, read_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dask_io.formats.hdf5.source import Original
     from dask_io.geometry import Region
@@ -263,7 +263,7 @@ def _filters(wanted: NewArray, original: Any = None) -> list[Filter]:
             found = parse_filters(wanted.options.codec, wanted.dtype)
         elif "hdf5" in wanted.metadata:
             kept = wanted.metadata["hdf5"]
-            found = _filters_at(kept) if original is None else _kept_filters(original)
+            found = _kept(_filters_at(kept) if original is None else _filters_of(original))
         else:
             found = filters_for(wanted.metadata.get("codecs", ()), wanted.dtype)
     except ValueError as error:
@@ -276,20 +276,30 @@ def _filters(wanted: NewArray, original: Any = None) -> list[Filter]:
     return found
 
 
-def _filters_at(original: Original) -> list[Filter]:
+def _filters_at(original: Original) -> Sequence[Filter]:
     with reading(original.path) as file:
-        return _kept_filters(find_dataset(file, original.path, original.inside))
+        return _filters_of(find_dataset(file, original.path, original.inside))
 
 
-def _kept_filters(dataset: Any) -> list[Filter]:
-    found = filters_of(dataset.id.get_create_plist())
-    for one in found:
+def _filters_of(dataset: Any) -> Sequence[Filter]:
+    return filters_of(dataset.id.get_create_plist())
+
+
+def _kept(filters: Sequence[Filter]) -> list[Filter]:
+    """Return the filters of a source as those of a target.
+
+    Raises
+    ------
+    ValueError
+        If one may change values.
+    """
+    for one in filters:
         if one.code not in LOSSLESS:
             raise ValueError(
                 f"{one.name} of the source may change values if they are encoded again; "
                 "choose one, such as gzip:4 or none"
             )
-    return [to_keep(one) for one in found]
+    return [to_keep(one) for one in filters]
 
 
 def _make_described(file: Any, wanted: NewArray, inside: str) -> None:
