@@ -75,6 +75,7 @@ def check(result: Displayed) -> None:
     assert line.startswith(f"<{type(result).__name__}: ")
     assert len(line) < 200
     assert line.isprintable()
+    assert str(result).replace("\n", "").isprintable()
     page = ET.fromstring(result._repr_html_())  # noqa: S314 - our own
     tags = {each.tag.rpartition("}")[2] for each in page.iter()}
     assert "table" in tags
@@ -100,7 +101,7 @@ def test_groups_are_short_lines_and_tables(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(group, "w") as file:
         file["<b>"], file["y"] = np.zeros((4, 4)), np.zeros((3, 3))
-    job = dask_io.plan(tmp_path / "a.nc", tmp_path / "<b>.zarr", chunks=2)
+    job = dask_io.plan(group, tmp_path / "<b>\x1b[2J.zarr", chunks=2)
     assert isinstance(job, dask_io.SeriesJob)
 
     check(job)

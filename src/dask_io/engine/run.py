@@ -24,6 +24,7 @@ from dask_io.engine.member import Cell, Filling, Member, Room
 from dask_io.engine.memory import Account, Buffers, reuse_freed_memory
 from dask_io.engine.one_core import one_core
 from dask_io.engine.staging import has_large_blocks, share_staging
+from dask_io.errors import printable
 from dask_io.geometry.union import disjoint_boxes
 from dask_io.notebook import Displayed
 from dask_io.planning import Bundle, Seeks
@@ -123,7 +124,7 @@ class RunResult(Displayed):
             done += f"; {left_out:,} {have} only the fill value and {are} not stored"
         skipped = f"; {self.blocks_skipped:,} were already there" if self.blocks_skipped else ""
         verified = "; verified: read back and compared" if self.verified else ""
-        names = ", ".join(self.not_kept).replace("_", " ")
+        names = printable(", ".join(self.not_kept).replace("_", " "))
         not_kept = f"; not kept: {names}" if names else ""
         return f"{done}{skipped}{verified}{not_kept}"
 
