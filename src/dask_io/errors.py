@@ -20,6 +20,7 @@ arguments as attributes. All arguments are positional, so that errors can be pic
 from __future__ import annotations
 
 from itertools import islice
+from shlex import quote
 from typing import TYPE_CHECKING, ClassVar
 
 from dask_io.units import at_least, format_bytes
@@ -148,7 +149,7 @@ class TargetExistsError(UsageError):
         if self.unfinished:
             return (
                 f"{self.target} already exists and is unfinished; complete it with "
-                f"dask-io resume {self.target}, or replace it with --overwrite"
+                f"dask-io resume {quote(self.target)}, or replace it with --overwrite"
             )
         return (
             f"{self.target} already exists; choose another target, or replace it with --overwrite"

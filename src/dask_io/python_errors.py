@@ -61,7 +61,7 @@ _MOST_NAMES = 1000
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:[ =]([^\s;)]*[^\s;),.]))?")
 _COMMAND = re.compile(
     r"dask-io (resume|verify|repair|finish)"
-    r"((?: (?!(?:or|and|with|if|again)\b)(?:'[^']*'|[^\s;,)']+))*)"
+    r"((?: (?!(?:or|and|with|if|again)\b)(?:'[^']*'|\"[^\"]*\"|[^\s;,)'\"]|,(?=\S))+)*)"
 )
 
 
@@ -190,7 +190,12 @@ def _to_call(match: re.Match[str]) -> str:
     verb, arguments = match.groups()
     if not arguments:
         return f"dask_io.{verb}"
-    texts = [each if each.startswith("--") else _quoted(each) for each in shlex.split(arguments)]
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        # A path that nobody quoted; an error must become text all the same.
+        return match[0]
+    texts = [each if each.startswith("--") else _quoted(each) for each in words]
     return f"dask_io.{verb}({', '.join(texts)})"
 
 

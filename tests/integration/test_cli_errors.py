@@ -334,3 +334,22 @@ def test_a_strategy_that_writes_one_target(source: Path, tmp_path: Path) -> None
     regions = ["--region", "0:4", "--region", "2:6"]
     told = fail("extract", source, tmp_path / "x", *regions, "--strategy", "spill", code=2)
     assert "strategy spill writes one target, but several are requested" in told
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(source: Path, tmp_path: Path, closed: str) -> None:
+    """The run succeeds, and says so; no file that it opens takes the place of a stream."""
+    command = [sys.executable, "-m", "dask_io.cli", "resplit", str(source)]
+    shell = [
+        "sh",
+        "-c",
+        f'exec "$@" {closed}',
+        "sh",
+        *command,
+        str(tmp_path / "target"),
+        "--chunks",
+        "4",
+    ]
+
+    assert subprocess.run(shell, check=False, timeout=120).returncode == 0
+    run("verify", source, tmp_path / "target")

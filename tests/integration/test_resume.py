@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
 import dask_io
@@ -111,3 +112,37 @@ def test_limits_hold_for_all_arrays_of_a_group(tmp_path: Path) -> None:
         )
 
     assert limits(tmp_path / "b.zarr") == (2_000_000, 10**9)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["relative", "moved"])
+def test_files_are_known_again_by_another_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, moved: bool
+) -> None:
+    """The journal has the absolute path of a source that was given by a relative one."""
+    array = np.arange(4096, dtype="u2").reshape(16, 16, 16)
+    (tmp_path / "tiles").mkdir()
+    for z in range(2):
+        for y in range(2):
+            part = array[8 * z : 8 * z + 8, 8 * y : 8 * y + 8]
+            tifffile.imwrite(tmp_path / f"tiles/t_{z}_{y}_0.tif", part, photometric="minisblack")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit("tiles", "out", format="npy", chunks=4, progress=stop)
+    place = Path("tiles").rename("elsewhere") if moved else None
+
+    result = dask_io.resume("out", source=None if place is None else str(place))
+
+    assert result.blocks_skipped
+    assert np.array_equal(dask_io.open("out")[...], array)
+
+
+def test_an_image_that_was_moved_is_given_as_before(source: Path, tmp_path: Path) -> None:
+    """The run was given the image, not its only level."""
+    image, target = tmp_path / "image.ome.zarr", tmp_path / "out"
+    dask_io.resplit(source, image, format="ome-zarr", chunks=8)
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(image, target, format="npy", chunks=5, progress=stop)
+    moved = image.rename(tmp_path / "moved.ome.zarr")
+
+    assert dask_io.resume(target, source=str(moved)).blocks_skipped
+    assert np.array_equal(dask_io.open(target)[...], np.load(source))

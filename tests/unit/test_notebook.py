@@ -75,6 +75,7 @@ def check(result: Displayed) -> None:
     assert line.startswith(f"<{type(result).__name__}: ")
     assert len(line) < 200
     assert line.isprintable()
+    assert str(result).replace("\n", "").isprintable()
     page = ET.fromstring(result._repr_html_())  # noqa: S314 - our own
     tags = {each.tag.rpartition("}")[2] for each in page.iter()}
     assert "table" in tags
@@ -100,7 +101,7 @@ def test_groups_are_short_lines_and_tables(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(group, "w") as file:
         file["<b>"], file["y"] = np.zeros((4, 4)), np.zeros((3, 3))
-    job = dask_io.plan(tmp_path / "a.nc", tmp_path / "<b>.zarr", chunks=2)
+    job = dask_io.plan(group, tmp_path / "<b>\x1b[2J.zarr", chunks=2)
     assert isinstance(job, dask_io.SeriesJob)
 
     check(job)
@@ -136,3 +137,15 @@ def test_long_tables_are_cut() -> None:
 def test_results_can_be_pickled() -> None:
     """Workers send them."""
     assert pickle.loads(pickle.dumps(RESULT)) == RESULT  # noqa: S301 - made here
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5", "a.nii"])
+def test_descriptions_can_be_pickled(tmp_path: Path, name: str) -> None:
+    """A task of Dask that describes an array returns the description to another process."""
+    np.save(tmp_path / "source.npy", np.zeros((4, 6), "i2"))
+    dask_io.resplit(tmp_path / "source.npy", tmp_path / name, chunks=(4, 6))
+    info = dask_io.info(tmp_path / name)
+    group = dask_io.GroupInfo("a", info.format, {"b": info}, {})
+
+    for found in (info, group):
+        assert repr(pickle.loads(pickle.dumps(found))) == repr(found)  # noqa: S301 - made here

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
 import re
+import shlex
 import traceback
 from pathlib import Path
 from typing import Any
@@ -88,11 +90,27 @@ def test_errors_are_also_of_a_builtin_kind(error: DaskIOError, builtin: type[Exc
         ("with dask-io resume out, or", 'with dask_io.resume("out"), or'),
         ("with dask-io resume and its target", "with dask_io.resume and its target"),
         ("a -- b and x--y", "a -- b and x--y"),
+        ("""dask-io resume 'it'"'"'s', or""", 'dask_io.resume("it\'s"), or'),
+        ("""dask-io resume 'a"b', or""", r"""dask_io.resume("a\"b"), or"""),
+        ("dask-io resume a\\", "dask-io resume a\\"),
     ],
 )
 def test_messages_name_keywords_and_calls(message: str, expected: str) -> None:
     """Options and commands in a message become what a Python program would write."""
     assert in_python_words(message) == expected
+
+
+@pytest.mark.parametrize("name", ["it's", "a b", 'a"b', "a,b", "a\\b", "(1)"])
+def test_advice_quotes_any_path(name: str) -> None:
+    """The shell and Python take it as one path."""
+    error = TargetExistsError(name, unfinished=True)
+    command = re.search("with (dask-io resume .*), or", str(error))
+    call = re.search(r"with dask_io\.resume\((.*)\), or", str(for_python(error)))
+
+    assert command is not None
+    assert call is not None
+    assert shlex.split(command[1]) == ["dask-io", "resume", name]
+    assert ast.literal_eval(call[1]) == name
 
 
 def test_no_frames_inside_dask_io(tmp_path: Path) -> None:

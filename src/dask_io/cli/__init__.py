@@ -13,6 +13,7 @@ __all__ = ["commands", "main"]
 
 def main() -> None:
     """Run ``dask-io``, and exit the process."""
+    _open_closed_streams()
     try:
         commands(prog_name="dask-io")
     except SystemExit as ended:
@@ -25,3 +26,18 @@ def main() -> None:
                 sys.stderr.flush()
                 os._exit(ended.code or 0)
         raise
+
+
+def _open_closed_streams() -> None:
+    """Open standard streams that are closed, as in ``dask-io ... >&-``.
+
+    Otherwise, the next file that is opened, such as a target, could get what libraries print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # This takes the lowest number that is free.
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: PTH123, SIM115 - until the process ends

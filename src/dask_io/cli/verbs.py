@@ -367,7 +367,8 @@ def finish(dst: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
         lost = ", ".join(result.not_kept).replace("_", " ")
         verified = "; verified: read back and compared" if result.verified else ""
         not_kept = f"; not kept: {lost}" if lost else ""
-        show(f"{one_line(dst)}: is complete: {result.blocks_skipped:,} blocks{verified}{not_kept}")
+        told = f"{result.blocks_skipped:,} blocks{verified}{one_line(not_kept)}"
+        show(f"{one_line(dst)}: is complete: {told}")
 
 
 @commands.command()

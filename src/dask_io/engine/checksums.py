@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Readback
 
+    Lines = Callable[[], Iterator[list[str]]]
+
 # Errors when reading a missing file, or bad sectors.
 _DAMAGE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
@@ -33,12 +35,12 @@ def verify_checksums(
     *,
     workers: int,
     slab: int,
-    array: int | None = None,
+    lines: Lines | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Verification:
     """Read every cell listed in a journal, and compare its checksum.
 
-    Each thread needs `slab` bytes. If the target has several arrays, `array` is the number of one.
+    Each thread needs `slab` bytes. `lines` are as for `cells_of`.
 
     Raises
     ------
@@ -52,7 +54,7 @@ def verify_checksums(
             wrong.add(cell.region)
         checked.add(cell)
 
-    _check_each(cells_of(journal, written.grid, array), check, workers, slab)
+    _check_each(cells_of(journal, written.grid, lines), check, workers, slab)
     first = wrong.first
     return Verification(written.grid.size, 0 if first is None else None, first)
 
@@ -100,23 +102,26 @@ def find_damaged(
     return damaged
 
 
-def cells_of(journal: Location, grid: Grid, array: int | None = None) -> Iterator[Written]:
+def cells_of(journal: Location, grid: Grid, lines: Lines | None = None) -> Iterator[Written]:
     """Return the cells of a complete target, with the checksums in its journal.
+
+    If the journal is that of several arrays, `lines` returns the lines about one of them.
 
     Raises
     ------
     DataError
         If the journal does not cover the whole array.
     """
+    lines = lines or partial(read_lines, journal)
     try:
-        ledger = Ledger(grid, read_lines(journal, array))
+        ledger = Ledger(grid, lines())
     except ValueError as error:
         raise DataError(str(journal), [str(error)]) from error
     if ledger.n_blocks < grid.n_blocks:
         problem = f"is damaged: it lists only {ledger.n_blocks:,} of {grid.n_blocks:,} blocks"
         advice = "compare the target with its source (dask-io verify SRC DST), or write it again"
         raise DataError(str(journal), [problem], advice)
-    return ledger.cells(read_lines(journal, array))
+    return ledger.cells(lines())
 
 
 def _matches(written: Readback, cell: Written, staging: memoryview) -> bool:

@@ -24,6 +24,7 @@ from dask_io.engine.member import Cell, Filling, Member, Room
 from dask_io.engine.memory import Account, Buffers, reuse_freed_memory
 from dask_io.engine.one_core import one_core
 from dask_io.engine.staging import has_large_blocks, share_staging
+from dask_io.errors import printable
 from dask_io.geometry.union import disjoint_boxes
 from dask_io.notebook import Displayed
 from dask_io.planning import Bundle, Seeks
@@ -123,7 +124,7 @@ class RunResult(Displayed):
             done += f"; {left_out:,} {have} only the fill value and {are} not stored"
         skipped = f"; {self.blocks_skipped:,} were already there" if self.blocks_skipped else ""
         verified = "; verified: read back and compared" if self.verified else ""
-        names = ", ".join(self.not_kept).replace("_", " ")
+        names = printable(", ".join(self.not_kept).replace("_", " "))
         not_kept = f"; not kept: {names}" if names else ""
         return f"{done}{skipped}{verified}{not_kept}"
 
@@ -380,8 +381,12 @@ def _is_interpreted(sweep: Sweep) -> bool:
     """Tell whether threads compete for the interpreter more than for the disk or the cores.
 
     Processes that fill parts of one target compete for the cores, and could choose the same one.
+    Functions of the user may take long, and start threads that outlive the run.
     """
-    is_part = any(isinstance(outlet.target, TargetView) for outlet in sweep.outlets)
+    targets = [outlet.target for outlet in sweep.outlets]
+    if any(store.calls_functions for store in (sweep.source, *targets)):
+        return False
+    is_part = any(isinstance(target, TargetView) for target in targets)
     sides = [sweep.bundle.source, *(member.problem.target for member in sweep.bundle.members)]
     is_coded = any(side.is_coded for side in sides)
     is_large = has_large_blocks(sides, sweep.source.dtype.itemsize)
@@ -445,9 +450,12 @@ class _Run:
         stagings = [buffers.lend(share.staging) for _ in range(share.n_workers)]
         held = counter.held = Account(bundle.held_bytes)
         behind = Account(share.behind - share.behind // _SPARE)
-        crew = Alone(stagings[0]) if _is_tiny(sweep) else Crew(stagings, on_stop=held.close)
+        is_tiny = _is_tiny(sweep)
+        crew = Alone(stagings[0]) if is_tiny else Crew(stagings, on_stop=held.close)
         self.room = Room(held, behind, buffers, crew)
-        self.cores = one_core() if _is_interpreted(sweep) else nullcontext()
+        # To choose a core takes longer than to move a tiny array, which needs no threads.
+        on_one = not is_tiny and _is_interpreted(sweep)
+        self.cores = one_core() if on_one else nullcontext()
         self.members = [
             Member(plan, outlet, self.room, counter.add)
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, UsageError
@@ -165,5 +166,5 @@ def refuse_unfinished(path: Location, *, named: Location | None = None) -> None:
         raise DataError(
             shown,
             ["it is unfinished: the run that wrote it was interrupted or stopped at an error"],
-            f"complete it with dask-io resume {shown}",
+            f"complete it with dask-io resume {quote(shown)}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
@@ -362,7 +363,7 @@ def _end_of(given: Any) -> Bound:
             raise ValueError(_why_not(given))
         return _bound(given.strip())
     if hasattr(given, "isoformat") or isinstance(given, np.datetime64):
-        return str(given).replace(" ", "T")
+        return _time_of(given)
     try:
         return index(given)
     except TypeError:
@@ -372,3 +373,18 @@ def _end_of(given: Any) -> Bound:
             advice = "give an index, or a value of a coordinate as text"
         message = f"{given!r} is not an end of a range; {advice}"
         raise ValueError(message) from None
+
+
+def _time_of(given: Any) -> str:
+    """Return a time as text. Coordinates have no time zone; their times are taken as UTC."""
+    time = given
+    if getattr(time, "tzinfo", None) is not None:
+        time = time.astimezone(UTC).replace(tzinfo=None)
+    elif isinstance(time, np.datetime64) and np.datetime_data(time)[0] == "Y":
+        # A year alone would be taken as a number.
+        time = time.astype("M8[M]")
+    text = str(time).replace(" ", "T")
+    if not re.fullmatch(_DATE, text):
+        message = f"{given!r} is not a time with a date"
+        raise ValueError(message)
+    return text

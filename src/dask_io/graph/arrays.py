@@ -135,6 +135,7 @@ class ComputedSource(SourceDefaults):
     """
 
     array: Any
+    calls_functions = True
 
     @property
     def place(self) -> str:

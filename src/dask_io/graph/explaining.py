@@ -9,6 +9,7 @@ from dask._task_spec import DataNode, Task
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
+from dask_io.errors import printable
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import source_of
 from dask_io.graph.optimizer import active_options
@@ -67,7 +68,9 @@ class Explanation(Displayed):
 
     def __str__(self) -> str:
         planned = [f"By plan: {done}" for done in (*self.plan_tasks, *self.clusters)]
-        return "\n\n".join([*planned, *(f"By Dask: {reason}" for reason in self.reasons)])
+        return "\n\n".join(
+            [*planned, *(f"By Dask: {printable(reason)}" for reason in self.reasons)]
+        )
 
     def _facts(self) -> Iterator[str]:
         yield f"{len(self.plan_tasks) + len(self.clusters):,} by plan"

@@ -42,6 +42,7 @@ class MappedSource(SourceDefaults):
     grid: Grid
     function: BlockFunction
     types: ResultTypes
+    calls_functions = True
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -177,6 +178,7 @@ class MappedTarget(TargetDefaults):
     grid: Grid
     function: BlockFunction
     types: ResultTypes
+    calls_functions = True
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -107,7 +107,8 @@ def describe(source: Source) -> Info:
         order=source.layout.name,
         n_bytes=source.grid.size * source.dtype.itemsize,
         n_bytes_on_disk=source.n_bytes_on_disk,
-        metadata=source.metadata,
+        # A read-only view of a mapping cannot be pickled.
+        metadata=dict(source.metadata),
         pattern=None if names is None else names.pattern,
         inferred=names.meaning if names is not None and names.inferred else None,
         n_files=n_files,

@@ -14,7 +14,7 @@ from dask_io.engine.identity import Identity, take_identities
 from dask_io.engine.preflight import Move, check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.spill import run_spill
-from dask_io.errors import InterruptedRunError, StorageError, UsageError
+from dask_io.errors import InterruptedRunError, StorageError, UsageError, printable
 from dask_io.jobs.record import JobRecord, describe_together
 from dask_io.jobs.sidecars import remove_sidecars, sidecar_of
 from dask_io.jobs.verify import check_again
@@ -281,7 +281,7 @@ class Job(Runnable):
 
     def __str__(self) -> str:
         summary = plan_summary(self.plan, self.device, inferred=self.inferred, codec=self.codec)
-        return f"{' to '.join(self._where())}\n{summary}"
+        return f"{printable(' to '.join(self._where()))}\n{summary}"
 
 
 def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
@@ -441,7 +441,7 @@ class JointJob(Runnable):
         first, *others = (target.place for target in self.targets)
         last = f" ... {others[-1]}" if others else ""
         text = plan_text(self.plan, inferred=self.inferred)
-        return f"{self.source.place} to {first}{last}\n{text}"
+        return f"{printable(f'{self.source.place} to {first}{last}')}\n{text}"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
@@ -40,7 +41,7 @@ from dask_io.jobs.tree_job import refuse_changed_tree
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_resume import file_of, open_source_of, place_in, plan_tree_again
 from dask_io.jobs.verify import check_copies, refuse_other_arrays, reopen_group, share_memory
-from dask_io.journal.journal import is_sealed, read_lines
+from dask_io.journal.journal import ArrayLines, is_sealed, read_lines
 from dask_io.journal.ledger import Ledger, any_freed, join
 from dask_io.journal.logs import logs_of
 from dask_io.notebook import Displayed
@@ -555,6 +556,7 @@ def _find_file_damage(
     counts: Callable[[DaskIOError], bool] = is_damage,
 ) -> Iterator[Damage]:
     """Find damage in a file with several arrays; `counts` decides which errors are damage."""
+    lines = ArrayLines(journal)
     for array, each in enumerate(record.arrays.values()):
         described = each["target"]
         name = f"{place}{INSIDE}/{described.get('inside')}"
@@ -566,7 +568,8 @@ def _find_file_damage(
             yield Damage(name, 0, others=(_ALL,), needs_whole_file=True)
             continue
         grid = written.grid
-        damaged = options.find_damaged(written, cells_of(journal, grid, array), counts)
+        cells = cells_of(journal, grid, partial(lines.read, array))
+        damaged = options.find_damaged(written, cells, counts)
         listed = tuple(nsmallest(_MOST_LISTED, damaged))
         yield Damage(name, grid.n_blocks, len(damaged), listed, (), bool(damaged))
     try:

@@ -91,7 +91,7 @@ def _check_jobs(targets: Sequence[Location], place: Location) -> None:
     refuse_lost(missing, place)
     if missing:
         name, problems = str(place), [f"{n.name} is missing" for n in missing]
-        raise DataError(name, problems, f"write it again with dask-io repair {name}")
+        raise DataError(name, problems, f"write it again with dask-io repair {quote(name)}")
 
 
 def _arrays_in(group: Location, container: TreeContainer) -> tuple[list[Location], list[str]]:

@@ -15,7 +15,7 @@ from dask_io.engine.preflight import find_replaced
 from dask_io.engine.run import RunResult
 from dask_io.engine.series import SeriesProgress
 from dask_io.engine.spill import remove_scratch
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, UsageError, printable
 from dask_io.hierarchy.container import UndividedTarget
 from dask_io.jobs.job import NO_TARGET, Job, Runnable, check_room, resumable
 from dask_io.jobs.record import START_AGAIN, JobRecord
@@ -214,4 +214,4 @@ class SeriesJob(Runnable):
         yield from plan_rows(self.plan, self.device, inferred=self.inferred)
 
     def __str__(self) -> str:
-        return f"{' to '.join(self._where())}\n{plan_text(self.plan)}"
+        return f"{printable(' to '.join(self._where()))}\n{plan_text(self.plan)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfi
 from dask_io.formats.reopening import read_back
 from dask_io.jobs.record import JobRecord, is_tree
 from dask_io.jobs.tree_record import TreeRecord
+from dask_io.journal.journal import ArrayLines
 from dask_io.planning import plan_sweep
 from dask_io.storage.files import medium_of, pieces_of
 from dask_io.storage.location import is_taken
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from dask_io.engine.checksums import Lines
     from dask_io.engine.run import Progress
     from dask_io.hierarchy.container import DividedContainer, DividedTarget
     from dask_io.hierarchy.tree import Tree
@@ -186,11 +189,17 @@ def _verify_all(
     if not arrays and not copies:
         raise UsageError(_without_checksums(place))
     check_copies(holder_of(place), replace(record, copies=copies))
+    lines = ArrayLines(journal)
     for number, described in arrays.items():
         written = read_back(described, at=place)
         written.tally.pace = pace
         one = _verify_written(
-            written, journal, memory, workers, array=number, on_progress=on_progress
+            written,
+            journal,
+            memory,
+            workers,
+            lines=partial(lines.read, number),
+            on_progress=on_progress,
         )
         name = f"{place}::/{described.get('inside')}" if len(arrays) > 1 else ""
         found = found.followed_by(one, name)
@@ -304,12 +313,12 @@ def _verify_written(
     memory: int,
     workers: int,
     *,
-    array: int | None = None,
+    lines: Lines | None = None,
     on_progress: OnChecked,
 ) -> Verification:
     share = share_memory(written, memory, workers)
     return verify_checksums(
-        written, journal, **share._asdict(), array=array, on_progress=on_progress
+        written, journal, **share._asdict(), lines=lines, on_progress=on_progress
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
@@ -69,7 +70,7 @@ def refuse_needed(journal: Location, target: Location) -> None:
         name = str(target)
         raise UsageError(
             f"{name} contains the only copy of data whose source was consumed; complete it with "
-            f"dask-io resume {name}"
+            f"dask-io resume {quote(name)}"
         )
 
 

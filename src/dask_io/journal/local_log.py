@@ -107,9 +107,10 @@ class FileLogs:
         """Tell whether there is a journal."""
         return any(path.exists() for path in _files_of(folder))
 
-    def lines(self, folder: Path) -> Iterator[bytes]:
-        """Yield all lines."""
+    def lines(self, folder: Path, start: int = 0) -> Iterator[bytes]:
+        """Yield all lines, or those from a byte on."""
         with storage_errors(folder), _reading(folder) as file:
+            file.seek(start)
             yield file.readline(LONGEST_LINE)
             yield from file
 

@@ -52,8 +52,8 @@ class Logs(Protocol):
     def exists(self, folder: Any) -> bool:
         """Tell whether a journal exists."""
 
-    def lines(self, folder: Any) -> Iterator[bytes]:
-        """Yield all lines, including line ends."""
+    def lines(self, folder: Any, start: int = 0) -> Iterator[bytes]:
+        """Yield all lines, including line ends, or those from a byte on at which one starts."""
 
     def tail(self, folder: Any, n_bytes: int) -> bytes:
         """Return the last bytes."""

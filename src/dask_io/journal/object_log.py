@@ -137,10 +137,14 @@ class ObjectLogs:
         """Tell whether there is a journal."""
         return folder.connection.can_list and bool(_pieces(folder))
 
-    def lines(self, folder: ObjectPath) -> Iterator[bytes]:
-        """Yield all lines."""
+    def lines(self, folder: ObjectPath, start: int = 0) -> Iterator[bytes]:
+        """Yield all lines, or those from a byte on."""
+        offset = 0
         for entry in _entries(folder):
-            yield from entry.content.splitlines(keepends=True)
+            for line in entry.content.splitlines(keepends=True):
+                if offset >= start:
+                    yield line
+                offset += len(line)
 
     def tail(self, folder: ObjectPath, n_bytes: int) -> bytes:
         """Return the last bytes."""

@@ -244,7 +244,7 @@ def repair_text(repair: Repaired) -> str:
 
 def damage_text(damage: DamagedArray) -> str:
     """Describe the damage to one array, in a line."""
-    return f"{printable(damage.place)}: {what_is_damaged(damage)}"
+    return printable(f"{damage.place}: {what_is_damaged(damage)}")
 
 
 def what_is_damaged(damage: DamagedArray) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from shlex import quote
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -382,7 +383,7 @@ def refuse_unfinished(folder: Location) -> None:
         raise StorageError(
             str(folder),
             "it is unfinished: the run that writes it did not complete",
-            f"complete it with dask-io resume {folder}",
+            f"complete it with dask-io resume {quote(str(folder))}",
         )
 
 

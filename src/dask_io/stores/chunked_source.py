@@ -162,6 +162,7 @@ class ChunkedSource(Generic[C_co]):
 
     block_names = None
     is_sequential = False
+    calls_functions = False
 
     def __init__(self, chunks: C_co, *, strict: bool = False) -> None:
         spec = chunks.spec

@@ -59,6 +59,7 @@ class ChunkedTarget(ABC):
     block_names: ClassVar[None] = None
     n_absent: ClassVar[int] = 0
     is_sequential: ClassVar[bool] = False
+    calls_functions: ClassVar[bool] = False
     converts_as_numpy: ClassVar[bool] = True
     has_files: ClassVar[bool] = True
     """Whether each chunk or shard is a file; otherwise all are in one file."""

@@ -45,6 +45,7 @@ _SWITCH = np.datetime64("1582-10-15")
 # Times that are stored as fractions of a day are rounded, so they are compared to the millisecond.
 _ROUNDING = 500
 _PART_OF_STEP = 0.01
+_INTEGER = re.compile(r"[-+]?\d+")
 _DATE = re.compile(r"[-+]?\d{4,}-\d\d(?:-|$)")
 # Positions that differ by this part of a step are the same: files store them with few digits.
 _SAME = 1e-3
@@ -130,6 +131,13 @@ class Coordinate:
         except (TypeError, ValueError):
             raise self._no_numbers() from None
 
+    def _has_integer(self, number: int) -> bool:
+        """Tell whether elements are stored as integers of a type that this one fits in."""
+        if self.values.dtype.kind not in "iu" or self._decoded() is not self.values:
+            return False
+        limits = np.iinfo(self.values.dtype)
+        return int(limits.min) <= number <= int(limits.max)
+
     def _no_numbers(self) -> UsageError:
         return UsageError(f"{self.name} is not a list of numbers or times; give indices")
 
@@ -139,6 +147,9 @@ class Coordinate:
             return _time(value, self.name), np.timedelta64(0, "us")
         if _DATE.match(value) is None:
             number = float(value)
+            if _INTEGER.fullmatch(value) and self._has_integer(int(value)):
+                # A float cannot hold all integers of 64 bits.
+                return int(value), 0
             # A float32 coordinate has an element for 40.1, but no element equals the double 40.1.
             is_short = self.values.dtype.kind == "f" and self._decoded() is self.values
             if is_short:

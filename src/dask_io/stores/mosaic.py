@@ -455,9 +455,10 @@ class Mosaic(SourceDefaults):
             source.check()
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
-        """Return a number that changes when the file of a block does."""
+        """Return a number that changes when the file of a block does, but not with the folder."""
         source, inner = self._find(index)
-        return xxh3_64_intdigest(f"{source.place}\0{source.fingerprint(inner)}".encode())
+        file = self.files.index_at(self.grid.block(index).start)
+        return xxh3_64_intdigest(f"{file}\0{source.fingerprint(inner)}".encode())
 
     def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
         """Refuse: a file may hold other blocks too."""

@@ -122,6 +122,10 @@ class Store(Protocol):
         """Whether blocks are parts of compressed streams, so that going back costs time."""
 
     @property
+    def calls_functions(self) -> bool:
+        """Whether a visit calls a function of the user, which may take long and use all cores."""
+
+    @property
     def block_names(self) -> BlockNames | None:
         """The pattern of the names of block files; None if blocks are not such files."""
 
@@ -142,6 +146,11 @@ class StoreDefaults:
 
     is_indivisible = False
     is_sequential = False
+
+    @property
+    def calls_functions(self) -> bool:
+        """Visits move data and call no function of the user."""
+        return False
 
     @property
     def encoding(self) -> object | None:

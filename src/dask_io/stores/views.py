@@ -104,6 +104,11 @@ class _View(Generic[AnyStore]):
         return cast("EncodedSource | EncodedTarget", self.whole).copying_bytes
 
     @property
+    def calls_functions(self) -> bool:
+        """Whether a visit calls a function of the user, as of the whole store."""
+        return self.whole.calls_functions
+
+    @property
     def block_names(self) -> BlockNames | None:
         """The pattern of the whole store's block files, if it has one."""
         return self.whole.block_names

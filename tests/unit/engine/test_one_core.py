@@ -98,6 +98,48 @@ def test_only_small_blocks_without_a_codec_are_moved_on_one_core(
 
 
 @pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
+def test_a_tiny_array_is_moved_on_any_core(tmp_path: Path) -> None:
+    """It needs no threads, and a group may have thousands."""
+    np.save(tmp_path / "one.npy", np.arange(16, dtype="u2"))
+    found: list[int] = []
+
+    dask_io.split(
+        tmp_path / "one.npy",
+        tmp_path / "target",
+        chunks=4,
+        progress=lambda _: found.append(len(os.sched_getaffinity(0))),
+    )
+
+    assert set(found) == {len(ALL)}
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
+@pytest.mark.parametrize("way", ["source", "target", "computed"])
+def test_functions_of_the_user_use_all_cores(tmp_path: Path, way: str) -> None:
+    """They may take long, and start threads that outlive the run and its one core."""
+    np.save(tmp_path / "one.npy", np.arange(128**3, dtype="u2").reshape((128,) * 3))
+    dask_io.split(tmp_path / "one.npy", tmp_path / "source", chunks=32)
+    x: Any = dask_io.from_blocks(tmp_path / "source")
+    found: list[int] = []
+
+    def note_cores(block: Any) -> Any:
+        found.append(len(os.sched_getaffinity(0)))
+        return block
+
+    if way == "source":
+        y = x.map_blocks(note_cores, dtype=x.dtype).rechunk(16)
+    elif way == "target":
+        y = x.rechunk(16).map_blocks(note_cores, dtype=x.dtype)
+    else:
+        y = (x + x.mean()).map_blocks(note_cores, dtype=float)
+    # Dask itself calls the function with an empty block, to learn the type of the result.
+    found.clear()
+    dask_io.store(y, tmp_path / "target.zarr", codec="none")
+
+    assert set(found) == {len(ALL)}
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
 def test_parts_use_all_cores(tmp_path: Path) -> None:
     """Several of them may run on one machine, and could choose the same core."""
     np.save(tmp_path / "one.npy", np.arange(128**3, dtype="u2").reshape((128,) * 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -186,3 +186,23 @@ def test_a_recorded_region_is_checked(text: str) -> None:
     """A journal may be damaged."""
     with pytest.raises(ValueError, match="is not a region of an array of shape"):
         Region.parse(text, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), "2020-01-01T00:00:00"),
+        (np.datetime64("2020"), "2020-01"),
+        (np.datetime64("2020-01-02T03"), "2020-01-02T03"),
+    ],
+)
+def test_times_are_dates_in_utc(given: Any, expected: str) -> None:
+    """Coordinates have no time zone, and a year alone would be taken as a number."""
+    assert Ranges.parse({"time": slice(given, None)}).by_axis == {"time": Range(expected, None)}
+
+
+@pytest.mark.parametrize("given", [np.datetime64("NaT"), time(5)])
+def test_what_is_no_date_is_refused(given: Any) -> None:
+    """Nothing in a coordinate is before or after it, so that it would select everything."""
+    with pytest.raises(ValueError, match="is not a time with a date"):
+        Ranges.parse({"time": slice(given, None)})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from xxhash import xxh3_64_hexdigest
@@ -13,9 +14,10 @@ import dask_io
 from dask_io.errors import DataError, UsageError
 from dask_io.journal import journal
 from dask_io.journal import local_log as filelog
-from dask_io.journal.journal import VERSION, Journal, read_job, read_lines
+from dask_io.journal.journal import VERSION, ArrayLines, Journal, about, read_job, read_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _LONGEST = 200
@@ -84,3 +86,42 @@ def test_lines_that_say_too_little_are_named(line: str, tmp_path: Path) -> None:
         DataError, match=f"a line that starts with {line.split(maxsplit=1)[0]} needs"
     ):
         dask_io.resume(place)
+
+
+def test_lines_about_each_array_are_found(folder: Path) -> None:
+    """In any order, but not those that are damaged or cut off, or about another array."""
+    lines = [*about(1, ["a b", "c"]), *about(0, ["d"]), "about", *about(1, ["e"]), *about(11, "f")]
+    Journal.begin(folder, _job(_LONGEST), lines, durable=False).close()
+    with (folder / "journal").open("ab") as file:
+        file.write(b"0123456789abcdef about 1 damaged\n%s about 0 g" % b"0" * 16)
+
+    found = ArrayLines(folder)
+
+    assert list(found.read(1)) == [["a", "b"], ["c"], ["e"]]
+    assert list(found.read(0)) == [["d"]]
+    assert list(found.read(11)) == [["f"]]
+    assert not list(found.read(2))
+    assert not list(found.read(-1))
+
+
+def test_a_file_of_many_arrays_is_verified_in_few_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass through the journal for each array would take hours for 10,000 arrays."""
+    n_arrays, n_read = 30, 0
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number in range(n_arrays):
+            file[f"group/{number}"] = np.arange(4)
+    dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=1)
+    read = filelog.FileLogs.lines
+
+    def count(*arguments: Any) -> Iterator[bytes]:
+        nonlocal n_read
+        for line in read(*arguments):
+            n_read += 1
+            yield line
+
+    monkeypatch.setattr(filelog.FileLogs, "lines", count)
+    assert dask_io.verify(tmp_path / "b.h5")
+    assert not dask_io.repair(tmp_path / "b.h5").damaged
+    assert n_read < 10 * 4 * n_arrays

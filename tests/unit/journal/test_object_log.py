@@ -68,6 +68,7 @@ def test_lines_come_back(pieces: list[tuple[str, list[bytes]]], n_tail: int) -> 
             log.append(content)
             expected += content
     assert b"".join(LOGS.lines(folder)) == expected
+    assert b"".join(LOGS.lines(folder, len(b"first\n"))) == expected[len(b"first\n") :]
     assert LOGS.tail(folder, n_tail) == expected[-n_tail:]
     log.close()
 

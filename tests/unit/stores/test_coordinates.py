@@ -152,3 +152,12 @@ def test_a_scale_that_is_no_number_is_refused(name: str) -> None:
     """Any program may write attributes."""
     with pytest.raises(UsageError, match="x is not a list of numbers"):
         Coordinate("x", np.arange(3), {name: "two"}).find("1")
+
+
+def test_large_integers_are_found_exactly() -> None:
+    """Neighbours beyond 2**53 are the same float."""
+    ids = Coordinate("id", np.arange(2**53 - 2, 2**53 + 6), {})
+
+    assert [ids.find(str(2**53 + n)) for n in range(4)] == [2, 3, 4, 5]
+    assert ids.find(str(2**64)) == 8
+    assert Coordinate("id", np.array([1, 2**63, 2**64 - 1], "u8"), {}).find(str(2**63)) == 1

@@ -49,7 +49,7 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.own_attribute import KEY, add_own, read_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dask_io.formats.hdf5.source import Original
     from dask_io.geometry import Region
@@ -130,17 +130,25 @@ def refuse(wanted: NewArray) -> None:
 
 
 def make_dataset(
-    file: Any, wanted: NewArray, inside: str, *, in_order: bool, kind: Any = None
+    file: Any,
+    wanted: NewArray,
+    inside: str,
+    *,
+    in_order: bool,
+    kind: Any = None,
+    original: Any = None,
 ) -> Any:
     """Create a dataset without values.
 
     If `in_order`, HDF5 tracks the order in which members and attributes are created. The type of
-    elements is `kind`; by default, that of the source if the dtype is the same.
+    elements is `kind`; by default, that of the source if the dtype is the same. `original` is the
+    dataset of the source if it is open. To open the file again and close it takes longer, the more
+    of its objects are open.
     """
     kind = kind or _type(file, wanted, inside)
     group, name = make_groups(file, inside, in_order=in_order), inside.rpartition("/")[2]
     shape = wanted.grid.shape
-    maxshape, filters = _maxshape(wanted), _filters(wanted)
+    maxshape, filters = _maxshape(wanted), _filters(wanted, original)
     plist = creation_plist()
     if in_order or _has_long_attributes(wanted):
         # Otherwise HDF5 limits attributes to 64 KiB.
@@ -248,13 +256,14 @@ def check_codec(wanted: NewArray) -> None:
         _filters(wanted)
 
 
-def _filters(wanted: NewArray) -> list[Filter]:
-    """Return the filters that the user gave, else those of the source."""
+def _filters(wanted: NewArray, original: Any = None) -> list[Filter]:
+    """Return the filters that the user gave, else those of the source, which may be open."""
     try:
         if wanted.options.codec is not None:
             found = parse_filters(wanted.options.codec, wanted.dtype)
         elif "hdf5" in wanted.metadata:
-            found = _kept_filters(wanted.metadata["hdf5"])
+            kept = wanted.metadata["hdf5"]
+            found = _kept(_filters_at(kept) if original is None else _filters_of(original))
         else:
             found = filters_for(wanted.metadata.get("codecs", ()), wanted.dtype)
     except ValueError as error:
@@ -267,17 +276,30 @@ def _filters(wanted: NewArray) -> list[Filter]:
     return found
 
 
-def _kept_filters(original: Original) -> list[Filter]:
+def _filters_at(original: Original) -> Sequence[Filter]:
     with reading(original.path) as file:
-        dataset = find_dataset(file, original.path, original.inside)
-        found = filters_of(dataset.id.get_create_plist())
-    for one in found:
+        return _filters_of(find_dataset(file, original.path, original.inside))
+
+
+def _filters_of(dataset: Any) -> Sequence[Filter]:
+    return filters_of(dataset.id.get_create_plist())
+
+
+def _kept(filters: Sequence[Filter]) -> list[Filter]:
+    """Return the filters of a source as those of a target.
+
+    Raises
+    ------
+    ValueError
+        If one may change values.
+    """
+    for one in filters:
         if one.code not in LOSSLESS:
             raise ValueError(
                 f"{one.name} of the source may change values if they are encoded again; "
                 "choose one, such as gzip:4 or none"
             )
-    return [to_keep(one) for one in found]
+    return [to_keep(one) for one in filters]
 
 
 def _make_described(file: Any, wanted: NewArray, inside: str) -> None:

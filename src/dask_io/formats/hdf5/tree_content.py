@@ -192,7 +192,9 @@ class _Copy:
         if name in self._wanted:
             wanted = self._wanted[name]
             kind = self._kind(found) if found.dtype == wanted.dtype else type_of(wanted.dtype)
-            made = make_dataset(self._target, wanted, name, in_order=self._in_order, kind=kind)
+            made = make_dataset(
+                self._target, wanted, name, in_order=self._in_order, kind=kind, original=found
+            )
         elif (
             region is not None
             or _has_any_length(found.id.get_type())

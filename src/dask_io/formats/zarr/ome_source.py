@@ -83,7 +83,12 @@ def _find_only_level(group: Location) -> str | None:
 def reopen_level(
     described: Mapping[str, Any], at: Location | None, absent: AbstractSet[tuple[int, ...]]
 ) -> ChunkedSource[ZarrChunks]:
-    """Open a described array or level again; otherwise as `reopen_zarr`."""
+    """Open a described array or level again; otherwise as `reopen_zarr`.
+
+    Its new place may be that of an image with a single level, as for `open_level`.
+    """
+    if at is not None and (level := _find_only_level(at)) is not None:
+        at /= level
     return _in_image(reopen_zarr(described, at, absent))
 
 

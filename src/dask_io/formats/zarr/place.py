@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError, UsageError
@@ -151,7 +152,7 @@ def _refuse_unfinished(folder: Location) -> None:
         raise StorageError(
             str(folder),
             "it is unfinished: the run that writes the whole group did not complete",
-            f"complete it with dask-io resume {folder}",
+            f"complete it with dask-io resume {quote(str(folder))}",
         )
 
 

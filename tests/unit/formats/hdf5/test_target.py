@@ -17,9 +17,12 @@ from zarr.codecs import ZstdCodec
 import dask_io
 from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.formats import make_target
+from dask_io.formats.hdf5 import create
+from dask_io.formats.hdf5.tree import read_tree
+from dask_io.formats.hdf5.tree_content import Hdf5Model
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores import Access
-from dask_io.stores.container import TargetOptions
+from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.staging import new_staging
 from tests.peak import stays_within
 
@@ -464,3 +467,35 @@ def test_scales_that_are_too_large_are_told_of(tmp_path: Path) -> None:
         assert sorted(few) == ["small", "x"]
         assert sorted(all_of_it) == ["large", "small", "x"]
         assert len(all_of_it["x"].dims[0]) == 2
+
+
+def test_datasets_of_an_open_file_are_not_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To close a file takes longer, the more of its datasets are open."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number in range(3):
+            file.create_dataset(f"scans/{number}", data=ARRAY, chunks=True, compression="gzip")
+    found = read_tree(tmp_path / "a.h5")
+    wanted = {
+        name: NewArray(
+            Grid.regular(ARRAY.shape, (4, 5, 7)),
+            ARRAY.dtype,
+            Layout.c(3),
+            TargetOptions(),
+            each.metadata,
+        )
+        for name, each in found.sources.items()
+    }
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the file is opened again")
+
+    monkeypatch.setattr(create, "reading", refuse)
+    assert isinstance(found.content, Hdf5Model)
+    (tmp_path / "b.h5").touch()
+    found.content.build(tmp_path / "b.h5", wanted)
+
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert [file[name].compression for name in wanted] == ["gzip"] * 3
+        assert {file[name].chunks for name in wanted} == {(4, 5, 7)}
