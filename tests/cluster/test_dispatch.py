@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,8 @@ from tests.cluster.works import BLOCKS, Steps
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+distributed: Any = import_module("distributed")
 
 
 def requested(work: Steps, n_parts: int = 4, seconds: float = 0.1) -> Request[int, int]:
@@ -113,6 +116,34 @@ def test_a_part_that_fails_runs_on_another_worker(client: Any, tmp_path: Path) -
 
     assert run_parts(client, requested(work)) == [0, 2, 4, 6]
     assert found(tmp_path, "OSError") == 1
+
+
+def test_a_part_that_fails_on_the_last_worker_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other worker, which would have run it again, has left; it does not fail forever."""
+    monkeypatch.setattr(attempts, "_FEWEST_SECONDS", 0.5)
+    monkeypatch.setattr(dispatch, "_TICK_SECONDS", 0.2)
+    left: list[str] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+
+        def retire_other(_: Progress) -> None:
+            keys = {key: worker for worker, each in client.processing().items() for key in each}
+            other = [worker for key, worker in keys.items() if key[1:] == (0, 1)]
+            if other and not left:
+                left.extend(other)
+                client.retire_workers(other)
+
+        work = Steps(str(tmp_path), first="fail", n_first=9, seconds=0.1)
+        with pytest.raises(OSError, match="No space left"):
+            run_parts(client, requested(work), retire_other)
+    assert left
+    assert found(tmp_path, "OSError") == 3
 
 
 def test_wrong_data_is_not_tried_again(client: Any, tmp_path: Path) -> None:

@@ -175,6 +175,29 @@ def test_a_local_cluster_with_threads(blocks: Path) -> None:
     check(target)
 
 
+def resplit_in_task(source: str, target: str, client: Any) -> None:
+    """Run in a task of a cluster."""
+    dask_io.resplit(source, target, chunks=CHUNKS, client=client)
+
+
+def test_a_run_in_a_task_leaves_its_slot_to_the_parts(blocks: Path) -> None:
+    """The only worker runs the task that waits for the parts, and the parts."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            memory_limit="4GiB",
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        for number, given in enumerate(("current", cluster.scheduler_address)):
+            target = blocks.parent / f"out-{number}"
+            client.submit(resplit_in_task, str(blocks), str(target), given).result(timeout=60)
+            check(target)
+
+
 def test_distributed_is_loaded_only_when_it_is_used() -> None:
     """Runs without a cluster do not import it."""
     code = "import sys, dask_io.api, dask_io.cli.verbs; sys.exit('distributed' in sys.modules)"
