@@ -17,8 +17,9 @@ from dask_io.cluster.run import run_part
 from dask_io.engine.run import Progress
 from dask_io.errors import DataError, LockedError, StorageError, TargetExistsError, UsageError
 from dask_io.jobs.settings import Settings
+from dask_io.journal import local_log
 from dask_io.journal.journal import Journal, read_lines
-from dask_io.journal.part_journals import find_attempts, fold_parts, remove_attempts
+from dask_io.journal.part_journals import PartJournal, find_attempts, fold_parts, remove_attempts
 from dask_io.storage.local.publishing import OwnNames
 
 SHAPE, CHUNKS, MEMORY = (24, 20), (5, 7), 2**24
@@ -213,6 +214,36 @@ def test_the_loser_of_a_race_notices(source: Path, tmp_path: Path) -> None:
     assert not list(target.glob(".*.part"))
 
 
+def test_the_loser_of_a_race_may_see_a_target_that_is_not_complete_yet(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its blocks are durable, so it ends without harm before the target is sealed."""
+    job = plan(source, target := tmp_path / "out", count=1)
+    record = job.begin()
+    done: list[bool] = []
+
+    seal = Journal.seal
+
+    def stop(journal: Journal) -> None:
+        if not isinstance(journal, PartJournal):
+            raise StopError
+        seal(journal)
+
+    def overtake(_: Progress) -> None:
+        if not done:
+            done.append(True)
+            run(record, job.parts[0])
+            with pytest.raises(StopError):
+                job.finish()
+
+    monkeypatch.setattr(Journal, "seal", stop)
+    result = run(record, job.parts[0], on_progress=overtake)
+    assert result.blocks_skipped == job.target.grid.n_blocks
+    monkeypatch.undo()
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+
+
 def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
     """Whoever comes first creates the target; all others get the same record."""
     (tmp_path / "out").mkdir()
@@ -230,6 +261,24 @@ def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
         run(records[0], part)
     jobs[1].finish()
     assert np.array_equal(read(tmp_path / "out"), ARRAY)
+
+
+def test_two_processes_begin_in_the_same_moment(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal that is not locked yet looks like one that a killed run has left."""
+    job = plan(source, tmp_path / "out", count=2)
+    lock = local_log._lock  # noqa: SLF001 - between the folder and its lock
+    records: list[bytes] = []
+
+    def begin_first(folder: Path) -> int:
+        if not records and folder.name.endswith(".part"):
+            records.append(b"")
+            records.append(plan(source, tmp_path / "out", count=2).begin())
+        return lock(folder)
+
+    monkeypatch.setattr(local_log, "_lock", begin_first)
+    assert job.begin() == records[1]
 
 
 def test_another_number_of_parts_is_refused(source: Path, tmp_path: Path) -> None:
