@@ -91,6 +91,8 @@ def test_what_cannot_run_in_parts_is_refused(processes: Processes, blocks: Path)
     assert "per part: 60%" in fail(*split, "--memory", "1GiB", code=2)
     two = ["extract", blocks, folder / "out", "--region", "0:5", "--region", "5:9", *at]
     assert "several regions" in fail(*two, code=2)
+    memory = ["resplit", blocks, "memory://x/out", "--chunks", "24,16,40", *at]
+    assert "is in the memory of this process" in fail(*memory, code=2)
     assert "cannot connect" in fail(*split[:-1], "nowhere://x", code=3)
     assert [path.name for path in folder.iterdir()] == ["in"]
 

@@ -16,6 +16,7 @@ from dask_io.cluster.parts import (
     finish_job,
     one_array,
     plan_parts,
+    refuse_memory,
 )
 from dask_io.cluster.run import run_part
 from dask_io.cluster.shared_job import SharedJob
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from dask_io.engine.run import RunResult
     from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
+
+# Addresses of schedulers whose workers may be threads of this process.
+_INSIDE = "inproc://"
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,8 @@ def on_cluster(
     check_settings(settings)
     with connected(client) as found:
         resources = get_annotations().get("resources")
+        if not found.scheduler.address.startswith(_INSIDE):
+            refuse_memory(places)
         workers = find_workers(found, places[:1], places[1:], resources=resources)
         smallest = workers.smallest
         threads = settings.workers or smallest.threads // smallest.n_slots(workers.resources) + 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.cluster.begin import begin_parts, find_begun
 from dask_io.cluster.part import Part
-from dask_io.cluster.parts import PartedJob, check_parts, one_array, plan_parts
+from dask_io.cluster.parts import PartedJob, check_parts, one_array, plan_parts, refuse_memory
 from dask_io.cluster.processes import ProcessJob
 from dask_io.cluster.run import run_part
 from dask_io.cluster.shared_job import SharedJob
@@ -179,6 +179,7 @@ def share_job(
         workers=max(1, threads // processes),
     )
     job = one_array(plan(share))
+    refuse_memory([job.source.place, job.named_target.place])
     parted = plan_parts(job, share, workers=processes)
     return ProcessJob(parted, processes)
 

@@ -70,6 +70,9 @@ class FileLog:
     def check_held(self) -> None:
         """Do nothing: the system keeps the lock as long as the process lives."""
 
+    def confirm_held(self) -> None:
+        """Do nothing, as above."""
+
     def is_held(self) -> bool:
         """Tell whether the lock has not been released."""
         return self._lock is not None

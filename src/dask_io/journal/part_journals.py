@@ -27,7 +27,7 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dask_io.geometry import Grid, Region
     from dask_io.storage.location import Location
@@ -100,6 +100,14 @@ class PartJournal(Journal):
                 "another run has completed or replaced it meanwhile",
                 "nothing is left to do, unless that run failed",
             )
+
+    def append(self, lines: Iterable[str]) -> None:
+        """Add lines, unless another run has completed or replaced the target.
+
+        In an object store, a line would bring the journal back that this run has removed.
+        """
+        self._log.confirm_held()
+        super().append(lines)
 
 
 def find_attempts(journal: Location) -> list[Attempt]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from dask_io.journal import local_log
 from dask_io.journal.journal import Journal, read_lines
 from dask_io.journal.part_journals import PartJournal, find_attempts, fold_parts, remove_attempts
 from dask_io.storage.local.publishing import OwnNames
+from dask_io.storage.location import locate
 
 SHAPE, CHUNKS, MEMORY = (24, 20), (5, 7), 2**24
 ARRAY = np.arange(np.prod(SHAPE), dtype="u2").reshape(SHAPE)
@@ -35,7 +37,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def plan(source: Path, target: Path, count: int | None = 4, **options: Any) -> PartedJob:
+def plan(source: Path, target: Path | str, count: int | None = 4, **options: Any) -> PartedJob:
     """Plan a job in parts."""
     chosen: Any = {"memory": MEMORY, "workers": 2, **options}
     job = api.plan(api.open(source), target, chunks=CHUNKS, **chosen)
@@ -47,7 +49,7 @@ def run(record: bytes, part: Part, **more: Any) -> dask_io.RunResult:
     return run_part(record, part, memory=MEMORY, threads=2, **more)
 
 
-def read(place: Path) -> Any:
+def read(place: Path | str) -> Any:
     """Read all of an array."""
     return dask_io.open(place)[:, :]
 
@@ -244,6 +246,25 @@ def test_the_loser_of_a_race_may_see_a_target_that_is_not_complete_yet(
     assert np.array_equal(read(target), ARRAY)
 
 
+def test_a_late_attempt_leaves_nothing_in_an_object_store(source: Path) -> None:
+    """It does not bring back its journal, which the run that completed the target has removed."""
+    job = plan(source, f"memory://{uuid4()}/out.zarr", count=2)
+    record = job.begin()
+    done: list[bool] = []
+
+    def overtake(_: Progress) -> None:
+        if not done:
+            done.append(True)
+            for part in job.parts:
+                run(record, part)
+            job.finish()
+
+    run(record, job.parts[0], on_progress=overtake)
+    journal = locate(job.target.place) / ".dask-io"
+    assert not (journal / "parts").is_dir()
+    assert np.array_equal(read(job.target.place), ARRAY)
+
+
 def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
     """Whoever comes first creates the target; all others get the same record."""
     (tmp_path / "out").mkdir()
@@ -310,6 +331,19 @@ def test_processes_of_this_machine_share_a_job(source: Path, tmp_path: Path) -> 
     assert result.verified
     assert [each.n_bytes_written for each in seen] == sorted(each.n_bytes_written for each in seen)
     assert np.array_equal(read(tmp_path / "out"), ARRAY)
+
+
+@pytest.mark.parametrize("is_source", [True, False])
+def test_memory_is_not_shared_with_processes(
+    source: Path, tmp_path: Path, *, is_source: bool
+) -> None:
+    """What is in the memory of this process is refused before anything begins."""
+    there = f"memory://{uuid4()}/out.zarr"
+    if is_source:
+        dask_io.resplit(source, there, chunks=CHUNKS, memory=MEMORY)
+    places = (there, tmp_path / "out") if is_source else (source, there)
+    with pytest.raises(UsageError, match="is in the memory of this process"):
+        dask_io.resplit(*places, chunks=CHUNKS, memory=MEMORY, processes=2)
 
 
 def test_an_error_of_a_process_is_reported_once(source: Path, tmp_path: Path) -> None:
