@@ -78,20 +78,34 @@ def test_a_run_is_a_span_on_the_dashboard(client: Any, tmp_path: Path) -> None:
 def test_events_are_rate_limited(client: Any, tmp_path: Path) -> None:
     """Thousands of reports of progress become a few events, fewer than a topic keeps."""
     work = Steps(str(tmp_path), n_steps=3000, seconds=0.0)
-    topics: list[str] = []
+    kinds: list[str] = []
     subscribe = client.subscribe_topic
 
     def noted(topic: str, handler: Any) -> None:
-        topics.append(topic)
-        subscribe(topic, handler)
+        def handle(event: Any) -> None:
+            kinds.append(event[1]["kind"])
+            handler(event)
+
+        subscribe(topic, handle)
 
     client.subscribe_topic = noted
 
     run_parts(client, requested(work))
 
-    kinds = [event["kind"] for _, event in client.get_events(topics[0])]
     assert kinds.count("started") == 4
     assert kinds.count("moved") < 400
+
+
+def test_the_scheduler_keeps_no_events_of_a_run(client: Any, tmp_path: Path) -> None:
+    """A scheduler that runs for months would keep a thousand of each run."""
+
+    def count(dask_scheduler: Any) -> list[int]:
+        topics = dask_scheduler._broker._topics  # noqa: SLF001  # there is no public way
+        return [len(topic.events) for name, topic in topics.items() if "dask-io-kept" in name]
+
+    run_parts(client, replace(requested(Steps(str(tmp_path))), label="kept"))
+
+    assert client.run_on_scheduler(count) == [0]
 
 
 def test_a_part_runs_again_when_its_worker_dies(client: Any, tmp_path: Path) -> None:

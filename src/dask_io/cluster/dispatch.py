@@ -137,6 +137,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
         # The last events may still be on their way.
         self.parts.complete()
         self._report()
+        forget_events(self.client, self.name)
         return [self.results[state.number] for state in states]
 
     def _submit(self, states: Sequence[PartState], **where: Any) -> None:
@@ -313,3 +314,14 @@ def publish_duration(client: Any, name: str, seconds: float) -> None:
         client.run_on_scheduler(publish, name=name, seconds=seconds)
     except ValueError:
         return  # `distributed.scheduler.pickle` is off
+
+
+def forget_events(client: Any, topic: str) -> None:
+    """Have the scheduler remove the events of a run, which it would keep as long as it runs."""
+
+    def forget(dask_scheduler: Any, topic: str) -> None:
+        dask_scheduler._broker.truncate(topic)  # noqa: SLF001  # there is no public way
+
+    # The run is complete, whatever happens to its events; see also `publish_duration`.
+    with suppress(AttributeError, OSError, ValueError):
+        client.run_on_scheduler(forget, topic=topic)
