@@ -221,7 +221,9 @@ def move(way: str, case: Case, folder: Path, client: Any, limit: str) -> dict[st
     if way == "ours":
         request = Request("resplit", source, target, case.after)
         with api.on_cluster(client, request) as job:
-            done, cut = job.run(), job.parted.cut
+            done, parted = job.run(), job.parted
+        assert isinstance(parted, api.PartedJob), "it moves one array"
+        cut = parted.cut
         return {
             "parts": cut.count,
             "seeks": done.seeks.read + done.seeks.write,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dask_io.cluster.finish import finish_parts
 from dask_io.cluster.part import Part
-from dask_io.cluster.parts import PartedJob, cut_into_parts, one_array
+from dask_io.cluster.parts import PartedJob, cut_into_parts, one_array, refuse_memory
 from dask_io.cluster.parts import plan_parts as divide_job
 from dask_io.cluster.run import run_part
 from dask_io.cluster.sharing import OnePart, share_job
@@ -270,8 +270,12 @@ def plan_shared(
     """
     if request.has_several_targets:
         raise UsageError("several targets cannot be written in parts; write them one by one")
-    settings, plan_alone = Settings.of(**options), partial(request.plan, alone=True)
-    return share_job(plan_alone, settings, processes=processes, part=part, command=command)
+    if processes is not None:
+        refuse_memory(request.places)
+    settings = Settings.of(**options)
+    # A part is one of a single array.
+    plan = partial(request.plan, alone=part is not None)
+    return share_job(plan, settings, processes=processes, part=part, command=command)
 
 
 def plan_parts(
@@ -324,8 +328,8 @@ def cut_plan(
     """
     if isinstance(plan, Series):
         raise UsageError(
-            "several arrays are written by one process, because they share a journal; give one "
-            "array to see its parts"
+            "the parts of several arrays are planned when they are written, with --processes or "
+            "--scheduler; give one array to see its parts"
         )
     return cut_into_parts(plan, device, count, strategy=strategy, objective=objective)
 
@@ -545,7 +549,7 @@ def on_cluster(
     is_given = options.get("memory") is not None or configured("memory") is not None
     with distributed.on_cluster(
         client,
-        partial(request.plan, alone=True),
+        request.plan,
         settings,
         places=request.places,
         memory=settings.memory if is_given else None,
@@ -623,9 +627,9 @@ def extract(
     Blocks that no region needs are not opened. Regions may overlap; data that several regions
     share is read once. Of a Zarr group, or a NetCDF or HDF5 file, one region is written to another
     group or file: all arrays are cut along its dimensions, and keep their attributes. An array of a
-    group or a file takes its coordinates along if the target is a new group or file, unless it is
-    written in parts, or with an option for single arrays, such as `dtype`. Only a single region can
-    be written in parts, or on a cluster.
+    group or a file takes its coordinates along if the target is a new group or file, unless `part`
+    is given, or an option for single arrays, such as `dtype`. Only a single region can be written
+    in parts, or on a cluster.
 
     Parameters
     ----------

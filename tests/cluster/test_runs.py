@@ -10,9 +10,12 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+import xarray as xr
 
 import dask_io
+from dask_io.cluster import series
 from dask_io.engine.run import Progress, RunResult
 from dask_io.errors import InterruptedRunError, UsageError
 from tests.cluster.conftest import ARRAY, check
@@ -108,6 +111,38 @@ def test_some_requests_are_refused_without_asking_the_cluster(blocks: Path) -> N
     assert "choose another strategy" in fail(*split, "--strategy", "spill", code=2)
     with pytest.raises(UsageError, match="write them one by one"):
         dask_io.resplit(blocks, ["a", "b"], chunks=[CHUNKS, CHUNKS], client=nowhere[1])
+
+
+def test_a_group_runs_on_a_cluster(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts of all arrays are shared, also if a worker is killed in the middle."""
+    monkeypatch.setattr(series, "_SMALL", 1000)
+    rng = np.random.default_rng(0)
+    values = {name: rng.integers(0, 1000, (48, 40, 30)).astype("i4") for name in "ab"}
+    dataset = xr.Dataset(
+        {name: (("time", "y", "x"), each) for name, each in values.items()},
+        {"time": np.arange(48)},
+    )
+    dataset.to_netcdf(tmp_path / "in.nc")
+    pid = next(iter(client.run(os.getpid).values()))
+
+    result = dask_io.resplit(
+        tmp_path / "in.nc",
+        tmp_path / "out.zarr",
+        chunks={"time": 24, "y": 10},
+        client=client,
+        verify=True,
+        max_rate="400kB",
+        progress=once(lambda: os.kill(pid, signal.SIGKILL)),
+    )
+
+    assert isinstance(result, RunResult)
+    assert result.verified
+    with xr.open_zarr(tmp_path / "out.zarr") as found:
+        xr.testing.assert_identical(found.load(), dataset)
+    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob("parts"))
 
 
 def test_extract_and_split_run_on_a_cluster(client: Any, blocks: Path) -> None:

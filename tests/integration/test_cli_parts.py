@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xarray as xr
 import zarr
 
 import dask_io
-from dask_io.formats.zarr.quiet import quiet
+from dask_io.cluster import series
 from tests.commands import fail, invoke, run
 
 ARRAY = np.arange(24 * 20, dtype="u2").reshape(24, 20)
@@ -23,29 +22,6 @@ def source(tmp_path: Path) -> Path:
     """An array in one file."""
     np.save(tmp_path / "a.npy", ARRAY)
     return tmp_path / "a.npy"
-
-
-def test_a_dataset_is_complete_after_its_variables_were_written_in_parts(tmp_path: Path) -> None:
-    """As the page on climate data shows: xarray adds coordinates and attributes."""
-    axes, maps = ("time", "lat", "lon"), np.arange(6 * 4 * 5, dtype="f4").reshape(6, 4, 5)
-    dataset = xr.Dataset(
-        {"tas": (axes, maps, {"units": "K"}), "pr": (axes, -maps)},
-        {"time": np.arange(6), "lat": np.arange(4.0), "lon": np.arange(5.0)},
-        {"title": "a year"},
-    )
-    source, target = tmp_path / "year.nc", tmp_path / "shared.zarr"
-    dataset.to_netcdf(source)
-    for name in ("tas", "pr"):
-        words = ["--chunks", "time=-1,lat=2,lon=2", "--processes", "2"]
-        run("resplit", f"{source}::/{name}", f"{target}::/{name}", *words)
-
-    rest = xr.open_dataset(source).drop_vars(["tas", "pr"])
-    rest.to_zarr(target, mode="a", consolidated=False)
-
-    with quiet():
-        found = xr.open_zarr(target, consolidated=False).load()
-    xr.testing.assert_identical(found, xr.open_dataset(source).load())
-    run("verify", source, target)
 
 
 def test_a_job_array_writes_a_target(source: Path, tmp_path: Path) -> None:
@@ -203,9 +179,8 @@ def test_several_arrays_or_regions_are_refused_with_an_alternative(
     days, chunks = tmp_path / "days.zarr", ["--chunks", "y=24,x=5"]
     command = ["resplit", tmp_path / "year.zarr", days, *chunks]
     message = fail(*command, "--part", "1/2", code=2)
-    assert "several arrays, which only one process can write together" in message
-    assert message == fail(*command, "--processes", 2, code=2)
-    one = message.partition("as in ")[2].partition(",")[0]
+    assert "use --processes or --scheduler to write all of them in parts" in message
+    one = message.partition("as in ")[2].strip()
     name = one.rpartition("/")[2]
     for part in ("1/2", "2/2"):
         run("resplit", one, f"{days}::/{name}", *chunks, "--part", part)
@@ -214,6 +189,24 @@ def test_several_arrays_or_regions_are_refused_with_an_alternative(
     regions = ["--region", "0:5,:", "--region", "5:9,:"]
     message = fail("extract", source, tmp_path / "r", *regions, "--processes", 2, code=2)
     assert "write one region after another" in message
+
+
+def test_the_parts_of_a_group_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run and the result list the parts of each large array."""
+    monkeypatch.setattr(series, "_SMALL", 200)
+    group = zarr.create_group(tmp_path / "year.zarr")
+    group.create_array("rain", data=ARRAY, chunks=(6, 20), dimension_names=("y", "x"))
+    group.create_array("x", data=np.arange(20), dimension_names=("x",))
+    days = tmp_path / "days.zarr"
+    command = ["resplit", tmp_path / "year.zarr", days, "--chunks", "y=24,x=5", "--processes", 2]
+
+    assert "2 of rain, 1 small array is written by this process" in run(*command, "--dry-run")
+    planned = json.loads(run(*command, "--dry-run", "--json"))
+    assert (planned["parts"]["count"], [*planned["parts"]["arrays"]]) == (2, ["rain"])
+    assert "2 parts, 2 processes" in run(*command)
+    assert run("verify", days)
+    done = json.loads(run(*command, "--overwrite", "--json"))
+    assert done["parts"]["arrays"]["rain"]["count"] == 2
 
 
 def test_finish_refuses_other_targets(source: Path, tmp_path: Path) -> None:

@@ -36,8 +36,7 @@ def _notices(job: AnyJob) -> Iterator[str]:
     yield from remarks(job)
     if (move := _move_of(job)) is not None:
         # The plan of parts is that of one process, which does not take the time of all.
-        is_alone = _single(job) is None or _single(job) is job
-        yield from preview(move, job.device if is_alone else None)
+        yield from preview(move, job.device if _whole(job) is job else None)
 
 
 _NEWEST_ZARR = 3
@@ -136,31 +135,32 @@ def _target_of(job: AnyJob) -> Target | None:
 
 def _single(job: AnyJob) -> Job | None:
     """Return the job of one array that this job is, or that processes share."""
-    from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.job import Complete, Job, JointJob  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.tree_job import SeriesJob  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.job import Job  # noqa: PLC0415  # loaded on use
 
-    if isinstance(job, Job):
-        return job
-    if isinstance(job, OnePart):
-        return job.job
-    if isinstance(job, (Complete, JointJob, SeriesJob)):
-        return None
-    return job.parted.job
+    whole = _whole(job)
+    return whole if isinstance(whole, Job) else None
+
+
+def _whole(job: AnyJob) -> Job | JointJob | SeriesJob | Complete:
+    """Return the job as one process would run it."""
+    from dask_io.cluster.shared_job import SharedJob  # noqa: PLC0415  # loaded on use
+
+    return job.whole if isinstance(job, SharedJob) else job
 
 
 def _move_of(job: AnyJob) -> Move | None:
-    from dask_io.jobs.job import JointJob  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.job import Job, JointJob  # noqa: PLC0415  # loaded on use
     from dask_io.jobs.tree_job import SeriesJob  # noqa: PLC0415  # loaded on use
     from dask_io.report.summary import Move  # noqa: PLC0415  # loaded on use
 
-    if isinstance(job, JointJob):
-        first, *others = (target.place for target in job.targets)
+    one = _whole(job)
+    if isinstance(one, JointJob):
+        first, *others = (target.place for target in one.targets)
         target = f"{first} ... {others[-1]}" if others else first
-        return Move(job.plan, job.source.place, target)
-    if isinstance(job, SeriesJob):
-        return Move(job.plan, job.place, job.named_output.place)
-    if (one := _single(job)) is None:
+        return Move(one.plan, one.source.place, target)
+    if isinstance(one, SeriesJob):
+        return Move(one.plan, one.place, one.named_output.place)
+    if not isinstance(one, Job):
         return None
     move = Move(one.plan, one.source.place, one.named_target.place, unit_of(one), one.codec)
     if one.outlet is None or (ledger := one.outlet.ledger) is None:

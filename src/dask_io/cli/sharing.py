@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dask_io.api import RunResult
     from dask_io.cluster.distributed import ClusterJob
     from dask_io.cluster.processes import ProcessJob
+    from dask_io.cluster.series import PartedSeries
     from dask_io.cluster.sharing import OnePart
     from dask_io.planning import AnyPlan, Cut, Device, Series
 
@@ -106,9 +107,13 @@ def show_parts(
 
 def show_shared_plan(job: OnePart | ProcessJob | ClusterJob, dst: str, *, as_json: bool) -> None:
     """Print the plan of a run that several processes share."""
+    from dask_io.cluster.series import PartedSeries  # noqa: PLC0415  # loaded on use
     from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
 
     parted = job.parted
+    if isinstance(parted, PartedSeries):
+        _show_parts_of_arrays(parted, as_json=as_json)
+        return
     show_parts(
         parted.plan,
         parted.cut,
@@ -123,6 +128,24 @@ def show_shared_plan(job: OnePart | ProcessJob | ClusterJob, dst: str, *, as_jso
     )
 
 
+def _show_parts_of_arrays(parted: PartedSeries, *, as_json: bool) -> None:
+    """Print the plan of a group, and the parts of its large arrays."""
+    from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
+    from dask_io.report.parts import (  # noqa: PLC0415  # loaded on use
+        parts_of_arrays_text,
+        parts_of_arrays_to_json,
+    )
+    from dask_io.report.summary import plan_summary  # noqa: PLC0415  # loaded on use
+
+    plan, device, inferred = parted.whole.plan, parted.whole.device, parted.whole.inferred
+    if as_json:
+        parts = parts_of_arrays_to_json(parted.cuts, plan)
+        show_json({**any_plan_to_json(plan, device), "inferred": inferred or None, "parts": parts})
+        return
+    show(plan_summary(plan, device, inferred=inferred))
+    show(parts_of_arrays_text(parted.cuts, plan))
+
+
 def show_shared_result(
     job: OnePart | ProcessJob | ClusterJob,
     result: RunResult,
@@ -132,9 +155,13 @@ def show_shared_result(
     quiet: bool,
 ) -> None:
     """Print the result of a run that several processes share."""
+    from dask_io.cluster.series import PartedSeries  # noqa: PLC0415  # loaded on use
     from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
-    from dask_io.report.parts import parts_to_json  # noqa: PLC0415  # loaded on use
+    from dask_io.report.parts import (  # noqa: PLC0415  # loaded on use
+        parts_of_arrays_to_json,
+        parts_to_json,
+    )
 
     if isinstance(job, OnePart):
         found: dict[str, Any] = {"part": job.part.number, "count": job.part.count}
@@ -144,9 +171,13 @@ def show_shared_result(
         what = f"{job.part}: {done}; when all parts are done, run: dask-io finish"
         what = f"{what} {one_line(quote(dst))}"
     else:
-        cut = job.parted.cut
-        found = {**parts_to_json(cut, job.plan), "processes": job.processes}
-        what = f"{result.describe()}; {cut.count} parts, {job.processes} processes"
+        parted = job.parted
+        if isinstance(parted, PartedSeries):
+            found = parts_of_arrays_to_json(parted.cuts, parted.whole.plan)
+        else:
+            found = parts_to_json(parted.cut, parted.job.plan)
+        found["processes"] = job.processes
+        what = f"{result.describe()}; {len(parted.parts)} parts, {job.processes} processes"
     if as_json:
         run = jsonable.run_to_json(job.plan, result, job.device, inferred=job.inferred)
         show_json({**run, "parts": found})

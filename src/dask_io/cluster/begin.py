@@ -63,8 +63,18 @@ class WorkRecord:
         return cls(**{**found, "job": JobRecord.from_json(found["job"])})
 
 
-def begin_parts(job: Job, grid: Grid, settings: Settings, command: str | None = None) -> WorkRecord:
+def begin_parts(
+    job: Job,
+    grid: Grid,
+    settings: Settings,
+    command: str | None = None,
+    *,
+    limits: Settings | None = None,
+) -> WorkRecord:
     """Create the target of a job in parts, or join if another process has begun it.
+
+    A run that completes the target alone has the memory and the rate in `limits`, by default those
+    of a part.
 
     Returns
     -------
@@ -85,10 +95,10 @@ def begin_parts(job: Job, grid: Grid, settings: Settings, command: str | None = 
     while True:
         begun = _find_same(job, grid, settings)
         if begun is not None and _is_ready(job):
-            return _work_record(job, begun, settings)
+            return work_record(job, begun, settings)
         try:
             if begun is None:
-                _create(job, grid, settings, command)
+                _create(job, grid, settings, command, limits or settings)
             else:
                 _go_on_clearing(job)
         except _BusyError as error:
@@ -123,7 +133,8 @@ class _BusyError(Exception):
         self.locked = locked
 
 
-def _work_record(job: Job, record: JobRecord, settings: Settings) -> WorkRecord:
+def work_record(job: Job, record: JobRecord, settings: Settings) -> WorkRecord:
+    """Return what a worker needs to know about a job that has begun."""
     device = None if settings.device == "measured" else settings.device
     return WorkRecord(
         job.named_target.place,
@@ -166,6 +177,8 @@ def _is_same(record: JobRecord, job: Job) -> bool:
         job_id=record.job_id,
         parts=record.parts,
         command=record.command,
+        memory=record.memory,
+        max_rate=record.max_rate,
     )
     return bool(json.loads(wanted.to_bytes()) == json.loads(record.to_bytes()))
 
@@ -205,7 +218,9 @@ def _go_on_clearing(job: Job) -> None:
     target.abandon(keep=True)
 
 
-def _create(job: Job, grid: Grid, settings: Settings, command: str | None) -> None:
+def _create(
+    job: Job, grid: Grid, settings: Settings, command: str | None, limits: Settings
+) -> None:
     target, place = job.named_target, locate(job.named_target.place, job.storage_options)
     with _replacing(place) if settings.overwrite else nullcontext():
         if settings.overwrite and _find_same(job, grid, settings) is not None:
@@ -213,7 +228,13 @@ def _create(job: Job, grid: Grid, settings: Settings, command: str | None) -> No
         target.check()
         check_room([job])
         identity = Identity(job.source)
-        record = JobRecord.of(identity, target, gives_space=job.gives_space)
+        record = JobRecord.of(
+            identity,
+            target,
+            gives_space=job.gives_space,
+            memory=limits.memory,
+            max_rate=limits.max_rate,
+        )
         record = replace(record, parts=grid, command=command, job_id=secrets.token_hex(8))
         target.create(record.to_bytes())
         target.abandon(keep=True)

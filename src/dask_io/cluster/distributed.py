@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from shlex import quote
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from dask_io.cluster.connect import connected
 from dask_io.cluster.dispatch import Request, run_parts
-from dask_io.cluster.parts import (
-    begin_job,
-    check_settings,
-    finish_job,
-    one_array,
-    plan_parts,
-    refuse_memory,
-)
+from dask_io.cluster.parts import check_settings, refuse_memory
 from dask_io.cluster.run import run_part
+from dask_io.cluster.series import divide
 from dask_io.cluster.shared_job import SharedJob
 from dask_io.cluster.workers import find_workers
-from dask_io.engine.run import Progress
-from dask_io.jobs.job import resumable
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dask_io.cluster.part import Part
+    from dask_io.cluster.part import WorkItem
     from dask_io.cluster.part_task import Limit
     from dask_io.cluster.parts import PartedJob
+    from dask_io.cluster.series import PartedSeries
     from dask_io.cluster.workers import Workers
-    from dask_io.engine.run import RunResult
+    from dask_io.engine.run import Progress, RunResult
     from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
+    from dask_io.jobs.tree_job import SeriesJob
 
 # Addresses of schedulers whose workers may be threads of this process.
 _INSIDE = "inproc://"
@@ -47,20 +39,18 @@ class MovePart:
     `threads` is the number of threads that the user gives, None for one per core.
     """
 
-    record: bytes
     memory: int
     threads: int | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __call__(
-        self, part: Part, /, *, limit: Limit, on_progress: Callable[[Progress], None]
+        self, item: WorkItem, /, *, limit: Limit, on_progress: Callable[[Progress], None]
     ) -> RunResult:
         """Open source and target here, and move the part within the memory of this worker."""
         # A worker that joined later may be smaller than those that were there at the beginning.
         memory = self.memory if limit.memory is None else min(self.memory, limit.memory)
         return run_part(
-            self.record,
-            part,
+            *item,
             memory=memory,
             threads=self.threads or limit.threads,
             storage_options=self.storage_options,
@@ -72,7 +62,7 @@ class MovePart:
 class ClusterJob(SharedJob):
     """A job in parts with the cluster that runs them. `run` executes it."""
 
-    parted: PartedJob
+    parted: PartedJob | PartedSeries
     client: Any
     workers: Workers
     label: str = "resplit"
@@ -80,9 +70,9 @@ class ClusterJob(SharedJob):
     """The number of threads of each part that the user gives."""
 
     @property
-    def whole(self) -> Job:
+    def whole(self) -> Job | SeriesJob:
         """The job as one process would run it, with the memory of one part."""
-        return self.parted.job
+        return self.parted.whole
 
     @property
     def processes(self) -> int:
@@ -100,26 +90,28 @@ class ClusterJob(SharedJob):
         )
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
-        parted, parts, started = self.parted, self.parted.parts, perf_counter()
-        record = begin_job(parted)
-        place = parted.target.place
-        options = parted.settings.storage_options
-        grid = parted.target.grid
+        return self.parted.share(self._run, on_progress)
+
+    def _run(
+        self,
+        items: Sequence[WorkItem],
+        total: Progress,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> list[RunResult]:
+        parted = self.parted
         request = Request(
-            MovePart(record, parted.memory, self.threads, options),
-            parts,
-            [part.seconds for part in parts],
-            Progress(0, grid.size * parted.target.dtype.itemsize, 0, grid.n_blocks),
+            MovePart(parted.memory, self.threads, parted.settings.storage_options),
+            items,
+            [part.seconds for _, part in items],
+            total,
             label=self.label,
             resources=self.workers.resources,
             n_slots=self.workers.n_slots,
         )
-        with resumable(lambda: quote(place), place):
-            results = run_parts(self.client, request, on_progress)
-        return finish_job(parted, results, seconds=perf_counter() - started)
+        return run_parts(self.client, request, on_progress)
 
     def _verify(self) -> None:
-        self.parted._verify()  # noqa: SLF001  # it has the same target
+        self.whole._verify()  # noqa: SLF001 - it has the same target
 
 
 @contextmanager
@@ -162,6 +154,5 @@ def on_cluster(
         smallest = workers.smallest
         threads = settings.workers or smallest.threads // smallest.n_slots(workers.resources) + 1
         each = replace(settings, memory=workers.choose_memory(memory), workers=threads)
-        job = one_array(plan_job(each))
-        parted = plan_parts(job, each, workers=workers.n_slots)
+        parted = divide(plan_job(each), each, workers=workers.n_slots)
         yield ClusterJob(parted, found, workers, label, settings.workers)

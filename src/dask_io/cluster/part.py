@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from dask_io.engine.run import Progress, RunResult
 
 if TYPE_CHECKING:
     from dask_io.geometry import Region
@@ -26,3 +29,16 @@ class Part:
 
     def __str__(self) -> str:
         return f"part {self.number} of {self.count}"
+
+
+class WorkItem(NamedTuple):
+    """A part with the record of its job; any process can write it with `run_part`."""
+
+    record: bytes
+    part: Part
+
+
+RunItems = Callable[
+    [Sequence[WorkItem], Progress, Callable[[Progress], None] | None], list[RunResult]
+]
+"""Writes parts in other processes, given their total size and what takes their progress."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from shlex import quote
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from dask_io.cluster.begin import begin_parts, find_begun
 from dask_io.cluster.finish import finish_parts
-from dask_io.cluster.part import Part
+from dask_io.cluster.part import Part, WorkItem
 from dask_io.cluster.run import run_part, view_source
 from dask_io.cluster.shared_job import SharedJob
 from dask_io.engine.run import Progress, RunResult
+from dask_io.engine.series import size_of
 from dask_io.errors import UsageError
-from dask_io.jobs.job import Job
+from dask_io.jobs.job import Job, resumable
 from dask_io.jobs.planning import plan_part
 from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.verify import check_again
@@ -39,6 +42,7 @@ from dask_io.units import count, format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from dask_io.cluster.part import RunItems
     from dask_io.geometry import Region
     from dask_io.jobs.settings import Settings
     from dask_io.planning import AnyPlan, Cut, Device
@@ -69,12 +73,15 @@ class PartedJob(SharedJob):
         The settings; `memory` and `workers` are those of each part.
     command
         The command that runs the parts, without the option for the part, for messages.
+    limits
+        The settings of a run that completes the target alone; by default those of a part.
     """
 
     job: Job
     cut: Cut
     settings: Settings
     command: str | None = field(default=None, kw_only=True)
+    limits: Settings | None = field(default=None, kw_only=True)
 
     @property
     def source(self) -> Source:
@@ -90,6 +97,11 @@ class PartedJob(SharedJob):
     def whole(self) -> Job:
         """The job as one process would run it, with the memory of one part."""
         return self.job
+
+    @property
+    def place(self) -> str:
+        """The target."""
+        return self.target.place
 
     @property
     def memory(self) -> int:
@@ -153,20 +165,35 @@ class PartedJob(SharedJob):
         """
         return finish_job(self, results, seconds=seconds)
 
+    def share(self, run: RunItems, on_progress: Callable[[Progress], None] | None) -> RunResult:
+        """Create the target, let `run` write the parts, and complete the target."""
+        started, place = perf_counter(), self.target.place
+        record = begin_job(self)
+        with resumable(lambda: quote(place), place):
+            items = [WorkItem(record, part) for part in self.parts]
+            results = run(items, size_of([self.target]), on_progress)
+            return finish_job(self, results, seconds=perf_counter() - started)
+
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
-        record, counter = begin_job(self), PartsProgress(self.parts, on_progress)
-        results = [
+        return self.share(self._run_here, on_progress)
+
+    def _run_here(
+        self,
+        items: Sequence[WorkItem],
+        total: Progress,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> list[RunResult]:
+        counter = PartsProgress(total, on_progress)
+        return [
             run_part(
-                record,
-                part,
+                *item,
                 memory=self.memory,
                 threads=self.threads,
                 storage_options=self.settings.storage_options,
-                on_progress=counter.of(part),
+                on_progress=counter.of(number),
             )
-            for part in self.parts
+            for number, item in enumerate(items)
         ]
-        return finish_job(self, results)
 
     def _verify(self) -> None:
         place = locate(self.target.place, self.settings.storage_options)
@@ -190,7 +217,7 @@ class PartedJob(SharedJob):
 
 def begin_job(job: PartedJob) -> bytes:
     """Create the target of a job, or join it; see `PartedJob.begin`."""
-    work = begin_parts(job.job, job.cut.grid, job.settings, job.command)
+    work = begin_parts(job.job, job.cut.grid, job.settings, job.command, limits=job.limits)
     if work.job.parts != job.cut.grid:
         raise UsageError(
             f"another process has begun {job.target.place} with a different division into "
@@ -219,24 +246,22 @@ class PartsProgress:
 
     Parameters
     ----------
-    parts
-        All parts.
+    total
+        The size of all parts together.
     on_progress
         Called with the progress of all parts together.
     """
 
-    def __init__(
-        self, parts: Sequence[Part], on_progress: Callable[[Progress], None] | None
-    ) -> None:
+    def __init__(self, total: Progress, on_progress: Callable[[Progress], None] | None) -> None:
         self._on_progress = on_progress
-        self._n_bytes = sum(part.n_bytes_written for part in parts)
+        self._total = total
         self._latest: dict[int, Progress] = {}
 
-    def of(self, part: Part) -> Callable[[Progress], None]:
+    def of(self, number: int) -> Callable[[Progress], None]:
         """Return the function that takes the progress of one part."""
 
         def update(progress: Progress) -> None:
-            self.update(part.number, progress)
+            self.update(number, progress)
 
         return update
 
@@ -251,9 +276,9 @@ class PartsProgress:
             self._on_progress(
                 Progress(
                     sum(each.n_bytes_written for each in known),
-                    self._n_bytes,
+                    self._total.n_bytes,
                     sum(each.n_blocks_written for each in known),
-                    sum(each.n_blocks for each in known),
+                    self._total.n_blocks,
                     sum(each.n_bytes_read for each in known),
                     n_bytes_held=sum(each.n_bytes_held for each in known),
                 )
@@ -366,28 +391,37 @@ def _check_count(count: int) -> None:
 
 
 def one_array(job: object) -> Job:
-    """Return a job that can be divided into parts.
+    """Return a job whose parts are written by processes that do not know of each other.
 
     Raises
     ------
     UsageError
         If it moves several arrays or regions.
     """
-    match job:
-        case Job():
-            return job
-        case SeriesJob():
-            example = f"{job.place}{INSIDE}/{next(iter(job.jobs))}"
-            raise UsageError(
-                f"{job.place} holds several arrays, which only one process can write together, "
-                f"because they share a journal; write one array in parts, as in {example}, or all "
-                "of them without parts"
-            )
-        case _:
-            raise UsageError(
-                "several regions are written from one read, which parts cannot share; write one "
-                "region after another, or all of them without parts"
-            )
+    if isinstance(job, SeriesJob):
+        largest = max(job.jobs, key=lambda name: job.jobs[name].source.grid.size)
+        example = f"{job.place}{INSIDE}/{largest}"
+        raise UsageError(
+            f"{job.place} holds several arrays; use --processes or --scheduler to write all of "
+            f"them in parts, or give one array, as in {example}"
+        )
+    return one_region(job)
+
+
+def one_region(job: object) -> Job:
+    """Return a job that moves one array.
+
+    Raises
+    ------
+    UsageError
+        If it moves several regions.
+    """
+    if not isinstance(job, Job):
+        raise UsageError(
+            "several regions are written from one read, which parts cannot share; write one "
+            "region after another, or all of them without parts"
+        )
+    return job
 
 
 def check_settings(settings: Settings) -> None:

@@ -12,23 +12,23 @@ from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Self
 
-from dask_io.cluster.parts import PartedJob, PartsProgress, begin_job, finish_job
+from dask_io.cluster.parts import PartedJob, PartsProgress
 from dask_io.cluster.shared_job import SharedJob
 from dask_io.cluster.worker import Answer, Task
 from dask_io.errors import StorageError
-from dask_io.jobs.job import resumable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import BinaryIO
 
-    from dask_io.cluster.part import Part
+    from dask_io.cluster.part import WorkItem
+    from dask_io.cluster.series import PartedSeries
     from dask_io.engine.run import Progress, RunResult
     from dask_io.jobs.job import Job
+    from dask_io.jobs.tree_job import SeriesJob
 
 _PROGRAM = "from dask_io.cluster.worker import main; main({})"
 # How often a part is tried whose process died.
@@ -41,23 +41,27 @@ _PATIENCE = 30.0
 class ProcessJob(SharedJob):
     """A job in parts that several processes of this machine write; `run` starts them."""
 
-    parted: PartedJob
+    parted: PartedJob | PartedSeries
     processes: int
 
     @property
-    def whole(self) -> Job:
+    def whole(self) -> Job | SeriesJob:
         """The job as one process would run it, with the memory of one part."""
-        return self.parted.job
+        return self.parted.whole
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
-        started, place = time.perf_counter(), self.parted.target.place
-        record = begin_job(self.parted)
-        with resumable(lambda: quote(place), place):
-            results = _Crew(self.parted, record, on_progress).run(self.processes)
-            return finish_job(self.parted, results, seconds=time.perf_counter() - started)
+        return self.parted.share(self._run, on_progress)
+
+    def _run(
+        self,
+        items: Sequence[WorkItem],
+        total: Progress,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> list[RunResult]:
+        return _Crew(self.parted, items, PartsProgress(total, on_progress)).run(self.processes)
 
     def _verify(self) -> None:
-        self.parted._verify()  # noqa: SLF001 - the same target
+        self.whole._verify()  # noqa: SLF001 - it has the same target
 
     def __str__(self) -> str:
         return f"{self.parted} for {self.processes} processes"
@@ -67,18 +71,17 @@ class ProcessJob(SharedJob):
 class _Crew:
     """Processes that write parts, each served by a thread of this process."""
 
-    job: PartedJob
-    record: bytes
-    on_progress: Callable[[Progress], None] | None
-    waiting: deque[Part] = field(init=False)
+    job: PartedJob | PartedSeries
+    items: Sequence[WorkItem]
+    progress: PartsProgress
+    waiting: deque[int] = field(init=False)
     results: list[RunResult] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
     tries: Counter[int] = field(default_factory=Counter)
     n_active: int = 0
 
     def __post_init__(self) -> None:
-        self.waiting = deque(self.job.parts)
-        self._progress = PartsProgress(self.job.parts, self.on_progress)
+        self.waiting = deque(range(len(self.items)))
         self._changed = Condition()
         self._processes: set[subprocess.Popen[bytes]] = set()
 
@@ -115,14 +118,14 @@ class _Crew:
     def _serve(self) -> None:
         """Give parts to a process, and start another one if it dies."""
         try:
-            while (part := self._take()) is not None:
+            while (number := self._take()) is not None:
                 with _Worker(self._started) as worker:
-                    while part is not None:
-                        died = self._write(worker, part)
+                    while number is not None:
+                        died = self._write(worker, number)
                         if died:
-                            self._try_again(part, died)
+                            self._try_again(number, died)
                             break
-                        part = self._take()
+                        number = self._take()
         except BaseException as error:  # noqa: BLE001 - raised by `run`
             self._fail(error)
         finally:
@@ -130,7 +133,7 @@ class _Crew:
                 self.n_active -= 1
                 self._changed.notify_all()
 
-    def _take(self) -> Part | None:
+    def _take(self) -> int | None:
         with self._changed:
             return self.waiting.popleft() if self.waiting and not self.errors else None
 
@@ -141,15 +144,15 @@ class _Crew:
         if is_late:
             process.terminate()
 
-    def _write(self, worker: _Worker, part: Part) -> str:
+    def _write(self, worker: _Worker, number: int) -> str:
         """Have a process write a part; return how the process died, empty if it did not."""
         job = self.job
         options = job.settings.storage_options
-        task = Task(self.record, part, job.memory, job.threads, options)
+        task = Task(*self.items[number], job.memory, job.threads, options)
         for answer in worker.answers(task):
             if answer.progress is not None:
                 with self._changed:
-                    self._progress.update(part.number, answer.progress)
+                    self.progress.update(number, answer.progress)
             elif answer.error is not None:
                 raise answer.error
             elif answer.result is not None:
@@ -158,17 +161,17 @@ class _Crew:
                 return ""
         return worker.how_it_died()
 
-    def _try_again(self, part: Part, died: str) -> None:
+    def _try_again(self, number: int, died: str) -> None:
         with self._changed:
             if self.errors:
                 return
-            self.tries[part.number] += 1
-            if self.tries[part.number] < _MOST_TRIES:
-                self.waiting.appendleft(part)
+            self.tries[number] += 1
+            if self.tries[number] < _MOST_TRIES:
+                self.waiting.appendleft(number)
                 return
         raise StorageError(
-            self.job.target.place,
-            f"the process that wrote {part} {died}, {_MOST_TRIES} times",
+            self.job.place,
+            f"the process that wrote {self.items[number].part} {died}, {_MOST_TRIES} times",
             "give less --memory or fewer --processes, if the machine ran out of memory",
         )
 

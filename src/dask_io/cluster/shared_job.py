@@ -9,7 +9,8 @@ from dask_io.jobs.job import Runnable
 
 if TYPE_CHECKING:
     from dask_io.jobs.job import Job
-    from dask_io.planning import AnyPlan, Device
+    from dask_io.jobs.tree_job import SeriesJob
+    from dask_io.planning import AnyPlan, Device, Series
 
 
 class SharedJob(Runnable):
@@ -17,11 +18,11 @@ class SharedJob(Runnable):
 
     @property
     @abstractmethod
-    def whole(self) -> Job:
+    def whole(self) -> Job | SeriesJob:
         """The job as one process would run it, with the memory of one part."""
 
     @property
-    def plan(self) -> AnyPlan:
+    def plan(self) -> AnyPlan | Series:
         """The plan of one process."""
         return self.whole.plan
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from dask_io.cluster.begin import begin_parts, find_begun
 from dask_io.cluster.part import Part
-from dask_io.cluster.parts import PartedJob, check_parts, one_array, plan_parts, refuse_memory
+from dask_io.cluster.parts import PartedJob, check_parts, one_array, plan_parts
 from dask_io.cluster.processes import ProcessJob
 from dask_io.cluster.run import run_part
+from dask_io.cluster.series import divide
 from dask_io.cluster.shared_job import SharedJob
 from dask_io.engine.run import RunResult
 from dask_io.errors import UsageError
@@ -151,8 +152,8 @@ def share_job(
     settings
         The settings of the whole run.
     processes
-        The number of processes on this machine. Each gets an equal share of the memory and of the
-        threads.
+        The number of processes on this machine. Each gets an equal share of the memory, of the
+        threads and of the rate.
     part
         The part that this process writes, and the number of parts. Settings are those of the part.
     command
@@ -177,10 +178,9 @@ def share_job(
         settings,
         memory=max(1, settings.memory // processes),
         workers=max(1, threads // processes),
+        max_rate=settings.max_rate and max(1, settings.max_rate // processes),
     )
-    job = one_array(plan(share))
-    refuse_memory([job.source.place, job.named_target.place])
-    parted = plan_parts(job, share, workers=processes)
+    parted = divide(plan(share), share, workers=processes, limits=settings)
     return ProcessJob(parted, processes)
 
 

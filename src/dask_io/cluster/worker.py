@@ -54,6 +54,7 @@ class _Reporter:
     def __init__(self, answers: BinaryIO) -> None:
         self._answers, self._lock = answers, Lock()
         self._next = 0.0
+        self._unsent: Progress | None = None
 
     def send(self, answer: Answer) -> None:
         """Send an answer."""
@@ -63,9 +64,16 @@ class _Reporter:
 
     def update(self, progress: Progress) -> None:
         """Send progress, if it is due."""
+        self._unsent = progress
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _PAUSE
+            self.send_rest()
+
+    def send_rest(self) -> None:
+        """Send the latest progress, unless it has been sent."""
+        progress, self._unsent = self._unsent, None
+        if progress is not None:
             self.send(Answer(progress=progress))
 
 
@@ -121,6 +129,7 @@ def _run(task: Task, reporter: _Reporter) -> Answer:
         raise KeyboardInterrupt from None
     except Exception as error:  # noqa: BLE001 - reported to the other process
         return Answer(error=_picklable(error))
+    reporter.send_rest()
     return Answer(result=result)
 
 

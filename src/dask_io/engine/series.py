@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dask_io.engine.run import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dask_io.stores.store import Target
 
@@ -19,18 +19,17 @@ class SeriesProgress:
         self, report: Callable[[Progress], None] | None, targets: Sequence[Target]
     ) -> None:
         self._report = report
-        self._n_bytes = sum(each.grid.size * each.dtype.itemsize for each in targets)
-        self._n_blocks = sum(each.grid.n_blocks for each in targets)
+        total = size_of(targets)
+        self._n_bytes, self._n_blocks = total.n_bytes, total.n_blocks
         self._before = self._with_next = (0, 0)
         # What earlier runs wrote of the arrays so far.
         self._n_skipped: dict[int, int] = {}
 
-    def of_next(self, target: Target) -> Callable[[Progress], None] | None:
-        """Return the progress callback for the next run."""
-        report, grid = self._report, target.grid
+    def of_next(self, *targets: Target) -> Callable[[Progress], None] | None:
+        """Return the progress callback for the next run, which writes one or more targets."""
+        report, following = self._report, size_of(targets)
         n_bytes, n_blocks = self._before = self._with_next
-        size = grid.size * target.dtype.itemsize
-        self._with_next = (n_bytes + size, n_blocks + grid.n_blocks)
+        self._with_next = (n_bytes + following.n_bytes, n_blocks + following.n_blocks)
         if report is None:
             return None
 
@@ -44,3 +43,9 @@ class SeriesProgress:
             report(Progress(*counts, progress.n_bytes_held))
 
         return report_total
+
+
+def size_of(targets: Iterable[Target]) -> Progress:
+    """Return the progress of a run that has written nothing of some targets yet."""
+    sizes = [(each.grid.size * each.dtype.itemsize, each.grid.n_blocks) for each in targets]
+    return Progress(0, sum(size for size, _ in sizes), 0, sum(n_blocks for _, n_blocks in sizes))

@@ -16,7 +16,6 @@ from dask_io.formats.opening import open_source
 from dask_io.formats.places import holder_of
 from dask_io.formats.reopening import read_back, remake_target
 from dask_io.storage.medium import Durability
-from dask_io.stores.chunked_target import ChunkedTarget
 from dask_io.stores.container import INSIDE
 from dask_io.stores.scaling import SCALING
 from dask_io.units import by
@@ -111,19 +110,29 @@ def _differences(described: Mapping[str, Any], place: Location, found: Source) -
 def _changed(written: Target, found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the metadata that gives stored bytes another meaning."""
     before = written.metadata
-    # Files that are compressed as a whole do not record the level.
-    if isinstance(written, ChunkedTarget):
-        for key, word in _MEANINGS.items():
-            if key in before and key in found and not _is_same(before[key], found[key]):
+    for key, word in _MEANINGS.items():
+        if key in before and key in found:
+            is_same = _are_same_codecs if key == "codecs" else _is_same
+            if not is_same(before[key], found[key]):
                 yield word
     for key in _ATTRIBUTES:
-        values = (each.get("attributes", {}).get(key) for each in (before, found))
+        # HDF5 returns an attribute of one value as that value.
+        values = (np.ravel(each.get("attributes", {}).get(key)) for each in (before, found))
         if not _is_same(*values):
             yield f"attribute {key}"
+
+
+def _are_same_codecs(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
+    """Compare what both describe: many files do not record the level of their codec."""
+    return len(a) == len(b) and all(
+        _is_same(first[key], second[key])
+        for first, second in zip(a, b, strict=True)
+        for key in first.keys() & second.keys()
+    )
 
 
 def _is_same(a: object, b: object) -> bool:
     """Compare metadata; unlike in Python, NaN is equal to itself."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(np.asarray(a), np.asarray(b))
+        a, b = (np.asarray(each).tolist() for each in (a, b))
     return a == b or repr(a) == repr(b)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from shlex import quote
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dask_io.engine.commit import Outlet
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from dask_io.engine.identity import Identity
     from dask_io.engine.run import Progress
+    from dask_io.geometry import Grid
     from dask_io.hierarchy.container import TreeTarget
     from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.tree_record import TreeRecord
@@ -57,15 +61,41 @@ class TreeOutput:
         """The place to resume after an interruption; empty if nothing is left there."""
         return quote(self.place) if self.target.is_resumable else ""
 
-    def begin(self, jobs: Mapping[str, Job]) -> None:
+    @property
+    def not_kept(self) -> tuple[str, ...]:
+        """Names for everything of the source that the target lacks; final once it is complete."""
+        return tuple(dict.fromkeys((*self.target.not_kept, *self.record.not_kept)))
+
+    @contextmanager
+    def writing(
+        self, jobs: Mapping[str, Job], parts: Mapping[str, Grid] = MappingProxyType({})
+    ) -> Iterator[None]:
+        """Create the place, and complete it after all arrays have been written.
+
+        Some of the arrays may be written in `parts`, by several processes.
+        """
+        self._begin(jobs, parts)
+        with resumable(lambda: self.left, self.place):
+            try:
+                yield
+                complete_tree(self.tree, self.target, self.record)
+            except BaseException:
+                self.target.give_up()
+                raise
+
+    def _begin(self, jobs: Mapping[str, Job], parts: Mapping[str, Grid]) -> None:
         """Create the place; a journal that describes all arrays is the first thing in it."""
         # Checked before old files are removed.
         check_room(jobs.values(), find_replaced(self.place))
         self._identities = take_identities(job.source for job in jobs.values())
-        arrays = {
-            name: JobRecord.of(self._identities[job.source], job.named_target).to_json()
+        records = {
+            name: JobRecord.of(self._identities[job.source], job.named_target)
             for name, job in jobs.items()
         }
+        for name, grid in parts.items():
+            job_id = secrets.token_hex(8)
+            records[name] = replace(records[name], parts=grid, job_id=job_id)
+        arrays = {name: each.to_json() for name, each in records.items()}
         self.record = replace(self.record, arrays=arrays, copies=self.target.digests())
         job = self.record.to_bytes()
         if not isinstance(self.target, UndividedTarget):
@@ -85,9 +115,10 @@ class TreeOutput:
             return Outlet(job.named_target, identity=identity)
         return job.open_outlet(identity)
 
-    def finish(self) -> None:
-        """Write the arrays that are copied verbatim, and complete the group or the file."""
-        complete_tree(self.tree, self.target, self.record)
+    def carry_out(self, job: Job, progress: SeriesProgress) -> RunResult:
+        """Write one of the arrays."""
+        outlet = self.open_outlet(job)
+        return job.carry_out(outlet, progress.of_next(outlet.target))
 
 
 def complete_tree(tree: Tree, target: TreeTarget, record: TreeRecord) -> None:
@@ -140,20 +171,11 @@ class SeriesJob(Runnable):
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         output, result = self.named_output, RunResult.of_nothing(0)
-        progress = SeriesProgress(on_progress, self._targets)
-        output.begin(self.jobs)
-        with resumable(lambda: output.left, output.place):
-            try:
-                for job in self.jobs.values():
-                    outlet = output.open_outlet(job)
-                    moved = job.carry_out(outlet, progress.of_next(outlet.target))
-                    result = result.followed_by(moved)
-                output.finish()
-            except BaseException:
-                output.target.give_up()
-                raise
-        lost = (*output.target.not_kept, *output.record.not_kept)
-        return replace(result, not_kept=tuple(dict.fromkeys(lost)))
+        progress = SeriesProgress(on_progress, self.targets)
+        with output.writing(self.jobs):
+            for job in self.jobs.values():
+                result = result.followed_by(output.carry_out(job, progress))
+        return replace(result, not_kept=output.not_kept)
 
     @raises_for_python
     def visualize(self) -> Report:
@@ -162,7 +184,7 @@ class SeriesJob(Runnable):
         return make_report(self.plan, self.device, source=self.place, target=target, axes=self.axes)
 
     def _verify(self) -> None:
-        pace = self._targets[-1].tally.pace
+        pace = self.targets[-1].tally.pace
         check_again(self._places, self.memory, self.workers, pace=pace)
 
     @property
@@ -177,7 +199,8 @@ class SeriesJob(Runnable):
         return self.output
 
     @property
-    def _targets(self) -> list[Target]:
+    def targets(self) -> list[Target]:
+        """The targets of all arrays that are written in blocks."""
         return [job.named_target for job in self.jobs.values()]
 
     def _where(self) -> Sequence[str]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from dask_io.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from dask_io.planning import AnyPlan, Cut
+    from collections.abc import Mapping
+
+    from dask_io.planning import AnyPlan, Cut, Series
 
 # Memory of the interpreter and its libraries, which the budget does not include.
 _BASE_MEMORY = 512 * 2**20
@@ -71,6 +73,26 @@ def parts_to_json(cut: Cut, plan: AnyPlan, *, script: str | None = None) -> dict
         "seeks": {"read": cut.seeks.read, "write": cut.seeks.write},
         "bytes": {"read": cut.n_bytes_read, "written": plan.n_bytes_written},
         "script": script,
+    }
+
+
+def parts_of_arrays_text(cuts: Mapping[str, Cut], series: Series) -> str:
+    """Describe the parts of the large arrays of a group."""
+    found = [f"{cut.count:,} of {name}" for name, cut in cuts.items()]
+    n_small = len(series.plans) - len(cuts)
+    if n_small:
+        is_one = n_small == 1
+        found.append(
+            f"{n_small:,} small {'array is' if is_one else 'arrays are'} written by this process"
+        )
+    return f"  parts     {', '.join(found)}"
+
+
+def parts_of_arrays_to_json(cuts: Mapping[str, Cut], series: Series) -> dict[str, Any]:
+    """Return the parts of the large arrays of a group."""
+    return {
+        "count": sum(cut.count for cut in cuts.values()),
+        "arrays": {name: parts_to_json(cut, series.plans[name]) for name, cut in cuts.items()},
     }
 
 
