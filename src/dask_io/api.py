@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dask_io.cluster.finish import finish_parts
 from dask_io.cluster.part import Part
-from dask_io.cluster.parts import PartedJob, cut_into_parts, one_array
+from dask_io.cluster.parts import PartedJob, cut_into_parts, one_array, refuse_memory
 from dask_io.cluster.parts import plan_parts as divide_job
 from dask_io.cluster.run import run_part
 from dask_io.cluster.sharing import OnePart, share_job
@@ -270,6 +270,8 @@ def plan_shared(
     """
     if request.has_several_targets:
         raise UsageError("several targets cannot be written in parts; write them one by one")
+    if processes is not None:
+        refuse_memory(request.places)
     settings = Settings.of(**options)
     # A part is one of a single array.
     plan = partial(request.plan, alone=part is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,8 @@ from tests.cluster.works import BLOCKS, Steps
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+distributed: Any = import_module("distributed")
 
 
 def requested(work: Steps, n_parts: int = 4, seconds: float = 0.1) -> Request[int, int]:
@@ -69,26 +72,41 @@ def test_a_run_is_a_span_on_the_dashboard(client: Any, tmp_path: Path) -> None:
             for each in found
         ]
 
-    assert client.run_on_scheduler(count) == [3]
+    # The scheduler learns a moment after the run that nobody needs the last result.
+    wait_until(lambda: client.run_on_scheduler(count) == [3], "all parts are in the span")
 
 
 def test_events_are_rate_limited(client: Any, tmp_path: Path) -> None:
     """Thousands of reports of progress become a few events, fewer than a topic keeps."""
     work = Steps(str(tmp_path), n_steps=3000, seconds=0.0)
-    topics: list[str] = []
+    kinds: list[str] = []
     subscribe = client.subscribe_topic
 
     def noted(topic: str, handler: Any) -> None:
-        topics.append(topic)
-        subscribe(topic, handler)
+        def handle(event: Any) -> None:
+            kinds.append(event[1]["kind"])
+            handler(event)
+
+        subscribe(topic, handle)
 
     client.subscribe_topic = noted
 
     run_parts(client, requested(work))
 
-    kinds = [event["kind"] for _, event in client.get_events(topics[0])]
     assert kinds.count("started") == 4
     assert kinds.count("moved") < 400
+
+
+def test_the_scheduler_keeps_no_events_of_a_run(client: Any, tmp_path: Path) -> None:
+    """A scheduler that runs for months would keep a thousand of each run."""
+
+    def count(dask_scheduler: Any) -> list[int]:
+        topics = dask_scheduler._broker._topics  # noqa: SLF001  # there is no public way
+        return [len(topic.events) for name, topic in topics.items() if "dask-io-kept" in name]
+
+    run_parts(client, replace(requested(Steps(str(tmp_path))), label="kept"))
+
+    assert client.run_on_scheduler(count) == [0]
 
 
 def test_a_part_runs_again_when_its_worker_dies(client: Any, tmp_path: Path) -> None:
@@ -113,6 +131,34 @@ def test_a_part_that_fails_runs_on_another_worker(client: Any, tmp_path: Path) -
 
     assert run_parts(client, requested(work)) == [0, 2, 4, 6]
     assert found(tmp_path, "OSError") == 1
+
+
+def test_a_part_that_fails_on_the_last_worker_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other worker, which would have run it again, has left; it does not fail forever."""
+    monkeypatch.setattr(attempts, "_FEWEST_SECONDS", 0.5)
+    monkeypatch.setattr(dispatch, "_TICK_SECONDS", 0.2)
+    left: list[str] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+
+        def retire_other(_: Progress) -> None:
+            keys = {key: worker for worker, each in client.processing().items() for key in each}
+            other = [worker for key, worker in keys.items() if key[1:] == (0, 1)]
+            if other and not left:
+                left.extend(other)
+                client.retire_workers(other)
+
+        work = Steps(str(tmp_path), first="fail", n_first=9, seconds=0.1)
+        with pytest.raises(OSError, match="No space left"):
+            run_parts(client, requested(work), retire_other)
+    assert left
+    assert found(tmp_path, "OSError") == 3
 
 
 def test_wrong_data_is_not_tried_again(client: Any, tmp_path: Path) -> None:

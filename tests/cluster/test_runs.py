@@ -94,6 +94,8 @@ def test_what_cannot_run_in_parts_is_refused(processes: Processes, blocks: Path)
     assert "per part: 60%" in fail(*split, "--memory", "1GiB", code=2)
     two = ["extract", blocks, folder / "out", "--region", "0:5", "--region", "5:9", *at]
     assert "several regions" in fail(*two, code=2)
+    memory = ["resplit", blocks, "memory://x/out", "--chunks", "24,16,40", *at]
+    assert "is in the memory of this process" in fail(*memory, code=2)
     assert "cannot connect" in fail(*split[:-1], "nowhere://x", code=3)
     assert [path.name for path in folder.iterdir()] == ["in"]
 
@@ -208,6 +210,29 @@ def test_a_local_cluster_with_threads(blocks: Path) -> None:
         dask_io.resplit(blocks, target, chunks=CHUNKS, client=client)
 
     check(target)
+
+
+def resplit_in_task(source: str, target: str, client: Any) -> None:
+    """Run in a task of a cluster."""
+    dask_io.resplit(source, target, chunks=CHUNKS, client=client)
+
+
+def test_a_run_in_a_task_leaves_its_slot_to_the_parts(blocks: Path) -> None:
+    """The only worker runs the task that waits for the parts, and the parts."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            memory_limit="4GiB",
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        for number, given in enumerate(("current", cluster.scheduler_address)):
+            target = blocks.parent / f"out-{number}"
+            client.submit(resplit_in_task, str(blocks), str(target), given).result(timeout=60)
+            check(target)
 
 
 def test_distributed_is_loaded_only_when_it_is_used() -> None:

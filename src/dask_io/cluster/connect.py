@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from os import fspath
 from pathlib import Path
@@ -60,20 +60,31 @@ def connected(client: Any) -> Iterator[Any]:
     distributed = load_distributed()
     if isinstance(client, distributed.Client):
         _check_usable(client)
-        with reporting_loss(client):
+        with _leaving_slot(distributed), reporting_loss(client):
             yield client
     elif client == CURRENT:
         current = _find_current(distributed)
-        with reporting_loss(current):
+        with _leaving_slot(distributed), reporting_loss(current):
             yield current
     elif isinstance(client, (str, Path)):
-        with _open(distributed, client) as opened, reporting_loss(opened):
+        with (
+            _leaving_slot(distributed),
+            _open(distributed, client) as opened,
+            reporting_loss(opened),
+        ):
             yield opened
     else:
         raise UsageError(
             f"client is {type(client).__name__}, not a distributed.Client; give a client, the "
             f"address of a scheduler, or {CURRENT!r}"
         )
+
+
+@contextmanager
+def _leaving_slot(distributed: Any) -> Iterator[None]:
+    """In a task, let other tasks run in its place: parts may wait for the only worker."""
+    with distributed.worker_client() if _in_task(distributed) else nullcontext():
+        yield
 
 
 @contextmanager

@@ -137,6 +137,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
         # The last events may still be on their way.
         self.parts.complete()
         self._report()
+        forget_events(self.client, self.name)
         return [self.results[state.number] for state in states]
 
     def _submit(self, states: Sequence[PartState], **where: Any) -> None:
@@ -186,8 +187,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
             self._repeat_killed(state, attempt, error)
         except Exception as error:  # noqa: BLE001  # whatever the part raises
             attempt.is_dropped = True
-            if not state.live:
-                self._repeat_failed(state, attempt, error)
+            self._repeat_failed(state, attempt, error)
         else:
             self.results[state.number] = result
             self._drop(self.parts.finish(attempt))
@@ -195,7 +195,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
 
     def _repeat_killed(self, state: PartState, attempt: Attempt, error: Any) -> None:
         """Run a part again after workers died under it, unless that is because of the part."""
-        if state.live:
+        if any(each.is_running for each in state.live):
             return
         if self.parts.is_killer(attempt, error.last_worker.address):
             n_deaths = state.n_killed * (error.allowed_failures + 1)
@@ -205,16 +205,19 @@ class _Dispatcher(Generic[PartT, ResultT]):
                 f"one {error.last_worker.address}, and wrote nothing",
                 "look at the logs of the workers, or give parts less memory",
             ) from error
-        self._submit([state])
+        if not state.live:
+            self._submit([state])
 
     def _repeat_failed(self, state: PartState, attempt: Attempt, error: Exception) -> None:
         """Run a part again on another worker, unless it would fail there as well."""
-        if isinstance(error, (DataError, UsageError)):
-            raise error
         state.n_failures += 1
         state.failed_on.add(attempt.worker)
-        if state.n_failures >= _MOST_FAILURES:
+        if any(each.is_running for each in state.live):
+            return
+        if isinstance(error, (DataError, UsageError)) or state.n_failures >= _MOST_FAILURES:
             raise error
+        if state.live:
+            return
         others = [each for each in self.client.nthreads() if each not in state.failed_on]
         # With `allow_other_workers`, the worker that failed would steal the task again. If the
         # others leave, the part waits, and runs a second time like one that is slow.
@@ -229,9 +232,12 @@ class _Dispatcher(Generic[PartT, ResultT]):
         if not had_idle:
             return
         for state in slow:
-            elsewhere = [each for each in idle if each != state.live[0].worker]
+            [live] = state.live
+            # One that waits, perhaps for a worker that has left, may only have these.
+            useless = {live.worker, *(state.failed_on if live.is_running else ())}
+            elsewhere = [each for each in idle if each not in useless]
             if not elsewhere:
-                break
+                continue
             self._submit([state], workers=elsewhere, allow_other_workers=True)
             idle.remove(elsewhere[0])
 
@@ -308,3 +314,14 @@ def publish_duration(client: Any, name: str, seconds: float) -> None:
         client.run_on_scheduler(publish, name=name, seconds=seconds)
     except ValueError:
         return  # `distributed.scheduler.pickle` is off
+
+
+def forget_events(client: Any, topic: str) -> None:
+    """Have the scheduler remove the events of a run, which it would keep as long as it runs."""
+
+    def forget(dask_scheduler: Any, topic: str) -> None:
+        dask_scheduler._broker.truncate(topic)  # noqa: SLF001  # there is no public way
+
+    # The run is complete, whatever happens to its events; see also `publish_duration`.
+    with suppress(AttributeError, OSError, ValueError):
+        client.run_on_scheduler(forget, topic=topic)

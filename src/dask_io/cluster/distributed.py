@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.cluster.connect import connected
 from dask_io.cluster.dispatch import Request, run_parts
-from dask_io.cluster.parts import check_settings
+from dask_io.cluster.parts import check_settings, refuse_memory
 from dask_io.cluster.run import run_part
 from dask_io.cluster.series import divide
 from dask_io.cluster.shared_job import SharedJob
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
     from dask_io.jobs.tree_job import SeriesJob
+
+# Addresses of schedulers whose workers may be threads of this process.
+_INSIDE = "inproc://"
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,8 @@ def on_cluster(
     check_settings(settings)
     with connected(client) as found:
         resources = get_annotations().get("resources")
+        if not found.scheduler.address.startswith(_INSIDE):
+            refuse_memory(places)
         workers = find_workers(found, places[:1], places[1:], resources=resources)
         smallest = workers.smallest
         threads = settings.workers or smallest.threads // smallest.n_slots(workers.resources) + 1

@@ -33,7 +33,7 @@ from dask_io.planning import (
 )
 from dask_io.python_errors import raises_for_python
 from dask_io.report.summary import plan_facts, plan_rows
-from dask_io.storage.location import locate
+from dask_io.storage.location import is_in_memory, locate
 from dask_io.storage.medium import Durability, Writers
 from dask_io.stores.container import INSIDE
 from dask_io.stores.views import TargetView
@@ -460,6 +460,21 @@ def check_parts(job: Job, settings: Settings) -> None:
         raise UsageError(
             "durability none writes blocks in place, so a part that runs twice could damage them; "
             "use rename or fsync"
+        )
+
+
+def refuse_memory(places: Iterable[str]) -> None:
+    """Refuse sources and targets that other processes cannot reach.
+
+    Raises
+    ------
+    UsageError
+        If there is one.
+    """
+    for place in filter(is_in_memory, places):
+        raise UsageError(
+            f"{place} is in the memory of this process, which other processes cannot reach; run it "
+            "in this process alone, or use files or an object store"
         )
 
 

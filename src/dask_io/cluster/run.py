@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,13 +10,14 @@ from dask_io.cluster.begin import WorkRecord
 from dask_io.engine.commit import Outlet
 from dask_io.engine.identity import Identity
 from dask_io.engine.run import RunResult
-from dask_io.errors import InterruptedRunError, StorageError
+from dask_io.errors import DataError, InterruptedRunError, StorageError
 from dask_io.formats.places import journal_at
 from dask_io.formats.reopening import remake_target
 from dask_io.jobs.planning import plan_part
 from dask_io.jobs.record import JobRecord
 from dask_io.jobs.settings import Settings
 from dask_io.journal.journal import is_sealed
+from dask_io.journal.part_journals import find_whole_blocks
 from dask_io.planning import parse_objective
 from dask_io.storage.location import locate
 from dask_io.stores.views import SourceView, TargetView
@@ -98,8 +100,8 @@ def run_part(
     except KeyboardInterrupt:
         raise InterruptedRunError(work.place, True) from None  # noqa: FBT003 - it can be resumed
     except StorageError:
-        # Another attempt may have been faster.
-        if _is_complete(work, place):
+        # Another attempt may have been faster; the run that adds it up removes all journals.
+        if _is_complete(work, place) or _is_written(target, place, part):
             return RunResult.of_nothing(_count_blocks(work, place, part))
         raise
     finally:
@@ -133,6 +135,17 @@ def _is_complete(work: WorkRecord, place: Location) -> bool:
             work.place, "another run has replaced the target of this part", "begin the job again"
         )
     return is_sealed(journal)
+
+
+def _is_written(target: SharedTarget, place: Location, part: Part) -> bool:
+    """Tell whether all blocks of a part are durable, by whichever attempts."""
+    journal = journal_at(place)
+    if journal is None:
+        return False
+    with suppress(DataError, StorageError):
+        found = find_whole_blocks(journal, part.number, part.count, target.grid, part.region)
+        return found.is_complete
+    return False
 
 
 def _count_blocks(work: WorkRecord, place: Location, part: Part) -> int:

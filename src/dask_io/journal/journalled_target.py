@@ -20,9 +20,9 @@ from dask_io.journal.journal import (
 from dask_io.journal.ledger import Ledger, any_freed, dropped_line_of, line_of
 from dask_io.journal.logs import logs_of
 from dask_io.journal.part_journals import (
+    Folded,
     PartJournal,
     find_attempts,
-    find_running,
     find_whole_blocks,
     fold_parts,
     job_id_in,
@@ -35,14 +35,13 @@ from dask_io.storage.files import medium_of, move_file, size_of
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability, Writers
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import PARTS, whole_name
+from dask_io.storage.own_names import PARTS, is_marked, is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dask_io.geometry import Grid, Region
     from dask_io.journal.ledger import Written
-    from dask_io.journal.part_journals import Attempt
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Writer
     from dask_io.storage.tally import Tally
@@ -287,6 +286,11 @@ class JournalledTarget(ABC):
     def _clear(self, old: list[Location]) -> None:
         """Remove the old files, before anything is written."""
         assert self._journal is not None
+        # Parts of the old target that have begun meanwhile find their journals and files removed.
+        if late := find_attempts(self._journal_place):
+            remove_attempts(late, self._journal_place)
+            names = [name for name in self._find_files() if is_marked(name.rpartition("/")[2])]
+            self._medium.remove(self._folder / name for name in names)
         self._remove_old(old)
         self._medium.tidy(self._folder, old)
         if self._is_durable:
@@ -312,8 +316,8 @@ class JournalledTarget(ABC):
             try:
                 if not is_cleared(self._journal_place):
                     self._clear(self._find_left(self._words_of(_REPLACES)))
-                attempts = fold_parts(self._journal, self._journal_place, self.grid)
-                ledger = self._find_durable(self._journal, attempts)
+                folded = fold_parts(self._journal, self._journal_place, self.grid)
+                ledger = self._find_durable(self._journal, folded)
             except BaseException:
                 self._let_go()
                 raise
@@ -351,10 +355,10 @@ class JournalledTarget(ABC):
         is_there = logs_of(self._journal_place).exists(self._journal_place)
         return self._words_of(_NAMES) if is_there else []
 
-    def _find_durable(self, journal: Journal, attempts: list[Attempt]) -> Ledger:
+    def _find_durable(self, journal: Journal, folded: Folded) -> Ledger:
         """Read the durable blocks from the journal, and drop those that no longer exist.
 
-        The blocks of `attempts` are in the journal, and nothing else of them is needed.
+        The blocks of parts are in the journal, and nothing else of them is needed.
         """
         try:
             ledger = Ledger(self.grid, self._lines())
@@ -366,9 +370,7 @@ class JournalledTarget(ABC):
             for index in ledger.blocks()
             if ledger.is_stored(index) and not self._is_there(index, files)
         ]
-        if attempts:
-            self._end_parts(attempts, ledger, is_complete=not lost and ledger.is_complete)
-            files = self._find_files()
+        files = self._end_parts(folded, ledger, files, any_lost=bool(lost))
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
         self._remove_left_out(ledger, files)
         for index in lost:
@@ -382,31 +384,38 @@ class JournalledTarget(ABC):
         return ledger
 
     def _end_parts(
-        self,
-        attempts: list[Attempt],
-        ledger: Ledger,
-        *,
-        is_complete: bool,
-    ) -> None:
-        """Remove the journals of parts, and incomplete files, unless a part is still running.
+        self, folded: Folded, ledger: Ledger, files: Mapping[str, int], *, any_lost: bool
+    ) -> Mapping[str, int]:
+        """Remove the journals of parts, and their incomplete files; return the other files.
 
         Raises
         ------
         LockedError
             If a part is still running, and not all blocks are durable.
         """
-        running = [] if is_complete else find_running(attempts)
-        remove_attempts([each for each in attempts if each not in running], self._journal_place)
+        is_complete = ledger.is_complete and not any_lost
+        running = [] if is_complete else folded.running
+        ended = [each for each in folded.attempts if each not in running]
+        if ended:
+            remove_attempts(ended, self._journal_place)
         if running:
             raise still_running(self._target, running[0])
         if self._medium.writes_whole:
-            return
+            return files
         begun = {self._publisher.partial(self._file_of(index)[0]) for index in ledger.parts}
+        # Without parts, a file without a mark may be the target, or is written again.
+        is_left = is_temporary if folded.attempts else is_marked
+        left = {
+            name
+            for name in files
+            if is_left(name.rpartition("/")[2]) and self._folder / name not in begun
+        }
+        if left and not is_complete:
+            # Files are listed before journals, so a part that has begun meanwhile is found.
+            refuse_running(self._journal_place, self._target)
         # An attempt that runs cannot begin a file any more, because its journal is gone.
-        paths = (self._folder / name for name in self._find_files())
-        self._medium.remove(
-            path for path in paths if path not in begun and whole_name(path.name) != path.name
-        )
+        self._medium.remove(self._folder / name for name in sorted(left))
+        return {name: n_bytes for name, n_bytes in files.items() if name not in left}
 
     def _remove_left_out(self, ledger: Ledger, files: Mapping[str, int]) -> None:
         """Remove incomplete files of omitted blocks that an interrupted run has left."""

@@ -107,14 +107,17 @@ def whole_blocks(
 ) -> Iterator[tuple[tuple[int, ...], list[str]]]:
     """Yield the blocks that a journal completes, each with the lines of its cells.
 
+    A block that the journal drops is yielded without lines, because it may have been complete.
+
     Examples
     --------
     >>> from dask_io.geometry import Grid
-    >>> lines = ["cell 0 0:2 1f", "cell 1 - 2f", "cell 0 2:4 3f", "cell 2 8:9 4f"]
+    >>> lines = ["cell 0 0:2 1f", "cell 1 - 2f", "cell 0 2:4 3f", "cell 2 8:9 4f", "dropped 1"]
     >>> for index, found in whole_blocks(map(str.split, lines), Grid.regular((12,), (4,))):
     ...     print(index, found)
     (1,) ['cell 1 - 2f']
     (0,) ['cell 0 0:2 1f', 'cell 0 2:4 3f']
+    (1,) []
     """
     begun: dict[tuple[int, ...], dict[Region, str]] = {}
     missing: dict[tuple[int, ...], int] = {}
@@ -123,6 +126,7 @@ def whole_blocks(
             index = _parse_index(_behind(words, 1)[0], grid)
             begun.pop(index, None)
             missing.pop(index, None)
+            yield index, []
         if words[0] != _CELL:
             continue
         cell = _parse_cell(words, grid)

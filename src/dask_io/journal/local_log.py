@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _FILE = "journal"
 _LONGEST_HOLDER = 32
+_MOST_TRIES = 5
 
 
 class FileLog:
@@ -68,6 +69,9 @@ class FileLog:
 
     def check_held(self) -> None:
         """Do nothing: the system keeps the lock as long as the process lives."""
+
+    def confirm_held(self) -> None:
+        """Do nothing, as above."""
 
     def is_held(self) -> bool:
         """Tell whether the lock has not been released."""
@@ -122,10 +126,8 @@ class FileLogs:
 
     def begin(self, folder: Path, content: bytes, *, durable: bool) -> FileLog:
         """Build a journal under a temporary name, and rename it."""
-        made, lock = _new_name(_aside(folder)), -1
-        system.calls.mkdir(made)
+        made, lock = _make_locked(folder)
         try:
-            lock = _lock(made)
             write_whole(made / _FILE, content)
             _move(made, folder)
             made = folder
@@ -135,8 +137,7 @@ class FileLogs:
         except BaseException:
             with suppress(OSError):
                 remove_folder(made)
-            if lock >= 0:
-                system.calls.close(lock)
+            system.calls.close(lock)
             raise
 
     def resume(self, folder: Path, *, durable: bool) -> FileLog:
@@ -240,6 +241,27 @@ def _aside(folder: Path) -> Path:
 
 def _new_name(aside: Path) -> Path:
     return aside.with_name(f"{aside.name}.{secrets.token_hex(4)}.part")
+
+
+def _make_locked(folder: Path) -> tuple[Path, int]:
+    """Create a folder under a temporary name, in which a journal is built; return it with its lock.
+
+    Until it is locked, another run may take it for one that a killed run has left, and remove it.
+    """
+    n_tries = 0
+    while True:
+        made = _new_name(_aside(folder))
+        system.calls.mkdir(made)
+        try:
+            return made, _lock(made)
+        except (FileNotFoundError, LockedError):
+            n_tries += 1
+            if n_tries == _MOST_TRIES:
+                raise
+        except BaseException:
+            with suppress(OSError):
+                remove_folder(made)
+            raise
 
 
 def _move(made: Path, folder: Path) -> None:

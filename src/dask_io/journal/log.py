@@ -33,6 +33,15 @@ class Log(Protocol):
             If it has been lost.
         """
 
+    def confirm_held(self) -> None:
+        """Check with the medium that the lock has not been lost; this may make a request.
+
+        Raises
+        ------
+        StorageError
+            If it has been lost.
+        """
+
     def is_held(self) -> bool:
         """Tell whether this process certainly holds the lock; this may make a request."""
 

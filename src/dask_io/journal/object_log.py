@@ -103,6 +103,11 @@ class ObjectLog:
         """Check that the lock has not been lost."""
         self._lease.check()
 
+    def confirm_held(self) -> None:
+        """Check by renewing the lock that nobody has removed it."""
+        self._lease.renew()
+        self._lease.check()
+
     def is_held(self) -> bool:
         """Check with the store by renewing the lock, unless renewing has failed for too long."""
         with suppress(StorageError):

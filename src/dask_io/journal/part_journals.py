@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dask_io.errors import DataError, LockedError, StorageError
 from dask_io.journal.journal import VERSION, Journal, read_job, read_lines, refuse_locked
@@ -27,7 +27,7 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dask_io.geometry import Grid, Region
     from dask_io.storage.location import Location
@@ -78,10 +78,15 @@ class PartJournal(Journal):
     ) -> Self:
         """Create the journal of an attempt, in the journal of the target."""
         place = journal / PARTS
-        medium_of(place).make_folders(place, [], durable=durable)
         folder = place / f"{number:05}-of-{count:05}.{secrets.token_hex(6)}"
         job = json.dumps({"version": VERSION, "job_id": job_id, "part": number, "parts": count})
-        found = cls.begin(folder, job.encode(), (), durable=durable)
+        medium_of(place).make_folders(place, [], durable=durable)
+        try:
+            found = cls.begin(folder, job.encode(), (), durable=durable)
+        except FileNotFoundError:
+            # A run that removes the journals of other attempts has removed the empty folder.
+            medium_of(place).make_folders(place, [], durable=durable)
+            found = cls.begin(folder, job.encode(), (), durable=durable)
         found.folder = folder
         return found
 
@@ -95,6 +100,14 @@ class PartJournal(Journal):
                 "another run has completed or replaced it meanwhile",
                 "nothing is left to do, unless that run failed",
             )
+
+    def append(self, lines: Iterable[str]) -> None:
+        """Add lines, unless another run has completed or replaced the target.
+
+        In an object store, a line would bring the journal back that this run has removed.
+        """
+        self._log.confirm_held()
+        super().append(lines)
 
 
 def find_attempts(journal: Location) -> list[Attempt]:
@@ -133,7 +146,17 @@ def still_running(target: Location, attempt: Attempt) -> LockedError:
     return LockedError(str(target), f"{attempt} is still running", "wait for it, or stop it")
 
 
-def fold_parts(main: Journal, journal: Location, grid: Grid) -> list[Attempt]:
+class Folded(NamedTuple):
+    """The attempts whose blocks have been added to a target's journal.
+
+    Those in `running` may have written more blocks since.
+    """
+
+    attempts: list[Attempt]
+    running: list[Attempt]
+
+
+def fold_parts(main: Journal, journal: Location, grid: Grid) -> Folded:
     """Add the blocks that parts have written to a target's journal, and return the attempts.
 
     Their journals stay until `remove_attempts`.
@@ -145,7 +168,9 @@ def fold_parts(main: Journal, journal: Location, grid: Grid) -> list[Attempt]:
     """
     attempts = find_attempts(journal)
     if not attempts:
-        return []
+        return Folded([], [])
+    # Asked before their lines are read: an attempt that ends meanwhile may add more.
+    running = find_running(attempts)
     job_id = read_job(journal).get("job_id")
     try:
         known = Ledger(grid, read_lines(journal))
@@ -154,7 +179,7 @@ def fold_parts(main: Journal, journal: Location, grid: Grid) -> list[Attempt]:
                 _append(main, _new_lines(attempt, known))
     except ValueError as error:
         raise DataError(str(journal), [str(error)]) from error
-    return attempts
+    return Folded(attempts, running)
 
 
 def _append(main: Journal, lines: Iterator[str]) -> None:
@@ -256,23 +281,49 @@ def find_whole_blocks(
     DataError
         If a journal does not match the target, or records that the source changed.
     """
-    first = grid.index_at(region.start)
-    ledger = Ledger(grid.clipped(region))
     own = [each for each in find_attempts(journal) if (each.number, each.count) == (number, count)]
-    job_id = job_id_in(journal)
-    journals = [journal, *(each.folder for each in own if each.job_id == job_id)]
-    for folder in journals:
-        if any_changed(read_lines(folder)):
-            raise DataError(
-                str(journal.parent),
-                ["its source changed while an earlier run was reading it"],
-                "start again: remove the target, and run all parts again",
-            )
-        try:
-            for index, _ in whole_blocks(read_lines(folder), grid):
-                inside = tuple(a - b for a, b in zip(index, first, strict=True))
-                if inside in ledger.grid:
-                    ledger.note_whole(inside)
-        except ValueError as error:
-            raise DataError(str(folder), [str(error)]) from error
+    job_id, target = job_id_in(journal), journal.parent
+    written: list[tuple[int, ...]] = []
+    for attempt in own:
+        if attempt.job_id == job_id:
+            try:
+                written += [index for index, _ in _blocks_in(attempt.folder, target, grid, region)]
+            except (DataError, StorageError):
+                if logs_of(attempt.folder).exists(attempt.folder):
+                    raise
+    ledger = Ledger(grid.clipped(region))
+    # Read last: a run that removes the journal of an attempt has added its blocks to this one.
+    for index, is_durable in _blocks_in(journal, target, grid, region):
+        if is_durable:
+            ledger.note_whole(index)
+        else:
+            ledger.drop(index)
+    for index in written:
+        ledger.note_whole(index)
     return ledger
+
+
+def _blocks_in(
+    folder: Location, target: Location, grid: Grid, region: Region
+) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Yield the blocks of a region that a journal of a target completes, or drops after that.
+
+    Raises
+    ------
+    DataError
+        If the journal does not match the target, or records that the source changed.
+    """
+    if any_changed(read_lines(folder)):
+        raise DataError(
+            str(target),
+            ["its source changed while an earlier run was reading it"],
+            "start again: remove the target, and run all parts again",
+        )
+    first, counts = grid.index_at(region.start), grid.clipped(region)
+    try:
+        for index, lines in whole_blocks(read_lines(folder), grid):
+            inside = tuple(a - b for a, b in zip(index, first, strict=True))
+            if inside in counts:
+                yield inside, bool(lines)
+    except ValueError as error:
+        raise DataError(str(folder), [str(error)]) from error

@@ -33,6 +33,17 @@ def is_url(place: str | os.PathLike[str] | ObjectPath) -> bool:
     return found is not None and found[0].lower() != "file://"
 
 
+def is_in_memory(place: str | os.PathLike[str] | ObjectPath) -> bool:
+    """Tell whether a place is in the memory of one process, which no other process can reach.
+
+    Examples
+    --------
+    >>> is_in_memory("memory://bucket/scan.zarr"), is_in_memory("s3://bucket/scan.zarr")
+    (True, False)
+    """
+    return str(place).lower().startswith("memory://")
+
+
 def locate(
     place: str | os.PathLike[str] | ObjectPath, storage_options: Mapping[str, Any] | None = None
 ) -> Location:

@@ -14,7 +14,7 @@ LOCK = "lock"
 """Name of the lock in a journal's directory."""
 PARTS = "parts"
 """Name of the directory with the journals of parts, in a journal's directory."""
-_TEMPORARY = re.compile(r"\.(?P<name>.+?)(\.~[0-9a-f]{12})?\.part", re.DOTALL)
+_TEMPORARY = re.compile(r"\.(?P<name>.+?)(?P<mark>\.~[0-9a-f]{12})?\.part", re.DOTALL)
 
 
 def temporary_name(name: str, mark: str = "") -> str:
@@ -64,6 +64,23 @@ def whole_name(name: str) -> str:
     """
     found = _TEMPORARY.fullmatch(name)
     return found["name"] if found else name
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a name is the temporary name of a file."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def is_marked(name: str) -> bool:
+    """Tell whether a name is a temporary name that no other process uses.
+
+    Examples
+    --------
+    >>> [is_marked(name) for name in (".0.1.~0123456789ab.part", ".0.1.part", "0.1")]
+    [True, False, False]
+    """
+    found = _TEMPORARY.fullmatch(name)
+    return found is not None and found["mark"] is not None
 
 
 def is_unfinished_journal(entry: os.DirEntry[str]) -> bool:

@@ -1,8 +1,9 @@
 """Jobs in parts: any process writes any part, in any order, any number of times."""
 
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -17,10 +18,15 @@ from dask_io.cluster.run import run_part
 from dask_io.engine.run import Progress
 from dask_io.errors import DataError, LockedError, StorageError, TargetExistsError, UsageError
 from dask_io.jobs.settings import Settings
-from dask_io.journal.part_journals import find_attempts
+from dask_io.journal import local_log
+from dask_io.journal.journal import Journal, read_lines
+from dask_io.journal.part_journals import PartJournal, find_attempts, fold_parts, remove_attempts
+from dask_io.storage.local.publishing import OwnNames
+from dask_io.storage.location import locate
 
 SHAPE, CHUNKS, MEMORY = (24, 20), (5, 7), 2**24
 ARRAY = np.arange(np.prod(SHAPE), dtype="u2").reshape(SHAPE)
+FOLD_PARTS = "dask_io.journal.journalled_target.fold_parts"
 
 
 @pytest.fixture
@@ -31,7 +37,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def plan(source: Path, target: Path, count: int | None = 4, **options: Any) -> PartedJob:
+def plan(source: Path, target: Path | str, count: int | None = 4, **options: Any) -> PartedJob:
     """Plan a job in parts."""
     chosen: Any = {"memory": MEMORY, "workers": 2, **options}
     job = api.plan(api.open(source), target, chunks=CHUNKS, **chosen)
@@ -43,7 +49,7 @@ def run(record: bytes, part: Part, **more: Any) -> dask_io.RunResult:
     return run_part(record, part, memory=MEMORY, threads=2, **more)
 
 
-def read(place: Path) -> Any:
+def read(place: Path | str) -> Any:
     """Read all of an array."""
     return dask_io.open(place)[:, :]
 
@@ -210,6 +216,55 @@ def test_the_loser_of_a_race_notices(source: Path, tmp_path: Path) -> None:
     assert not list(target.glob(".*.part"))
 
 
+def test_the_loser_of_a_race_may_see_a_target_that_is_not_complete_yet(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its blocks are durable, so it ends without harm before the target is sealed."""
+    job = plan(source, target := tmp_path / "out", count=1)
+    record = job.begin()
+    done: list[bool] = []
+
+    seal = Journal.seal
+
+    def stop(journal: Journal) -> None:
+        if not isinstance(journal, PartJournal):
+            raise StopError
+        seal(journal)
+
+    def overtake(_: Progress) -> None:
+        if not done:
+            done.append(True)
+            run(record, job.parts[0])
+            with pytest.raises(StopError):
+                job.finish()
+
+    monkeypatch.setattr(Journal, "seal", stop)
+    result = run(record, job.parts[0], on_progress=overtake)
+    assert result.blocks_skipped == job.target.grid.n_blocks
+    monkeypatch.undo()
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_late_attempt_leaves_nothing_in_an_object_store(source: Path) -> None:
+    """It does not bring back its journal, which the run that completed the target has removed."""
+    job = plan(source, f"memory://{uuid4()}/out.zarr", count=2)
+    record = job.begin()
+    done: list[bool] = []
+
+    def overtake(_: Progress) -> None:
+        if not done:
+            done.append(True)
+            for part in job.parts:
+                run(record, part)
+            job.finish()
+
+    run(record, job.parts[0], on_progress=overtake)
+    journal = locate(job.target.place) / ".dask-io"
+    assert not (journal / "parts").is_dir()
+    assert np.array_equal(read(job.target.place), ARRAY)
+
+
 def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
     """Whoever comes first creates the target; all others get the same record."""
     (tmp_path / "out").mkdir()
@@ -227,6 +282,24 @@ def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
         run(records[0], part)
     jobs[1].finish()
     assert np.array_equal(read(tmp_path / "out"), ARRAY)
+
+
+def test_two_processes_begin_in_the_same_moment(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal that is not locked yet looks like one that a killed run has left."""
+    job = plan(source, tmp_path / "out", count=2)
+    lock = local_log._lock  # noqa: SLF001 - between the folder and its lock
+    records: list[bytes] = []
+
+    def begin_first(folder: Path) -> int:
+        if not records and folder.name.endswith(".part"):
+            records.append(b"")
+            records.append(plan(source, tmp_path / "out", count=2).begin())
+        return lock(folder)
+
+    monkeypatch.setattr(local_log, "_lock", begin_first)
+    assert job.begin() == records[1]
 
 
 def test_another_number_of_parts_is_refused(source: Path, tmp_path: Path) -> None:
@@ -258,6 +331,19 @@ def test_processes_of_this_machine_share_a_job(source: Path, tmp_path: Path) -> 
     assert result.verified
     assert [each.n_bytes_written for each in seen] == sorted(each.n_bytes_written for each in seen)
     assert np.array_equal(read(tmp_path / "out"), ARRAY)
+
+
+@pytest.mark.parametrize("is_source", [True, False])
+def test_memory_is_not_shared_with_processes(
+    source: Path, tmp_path: Path, *, is_source: bool
+) -> None:
+    """What is in the memory of this process is refused before anything begins."""
+    there = f"memory://{uuid4()}/out.zarr"
+    if is_source:
+        dask_io.resplit(source, there, chunks=CHUNKS, memory=MEMORY)
+    places = (there, tmp_path / "out") if is_source else (source, there)
+    with pytest.raises(UsageError, match="is in the memory of this process"):
+        dask_io.resplit(*places, chunks=CHUNKS, memory=MEMORY, processes=2)
 
 
 def test_an_error_of_a_process_is_reported_once(source: Path, tmp_path: Path) -> None:
@@ -398,6 +484,206 @@ def test_temporary_files_of_killed_attempts_are_removed(source: Path, tmp_path: 
     run(record, job.parts[1])
     job.finish()
     assert not list(target.glob(".*.part"))
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_temporary_files_stay_not_even_after_an_early_finish(source: Path, tmp_path: Path) -> None:
+    """The journal of the attempt that left them may be gone when the target is completed."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    with pytest.raises(StopError):
+        run(record, job.parts[0], on_progress=stop_after(2))
+    (target / ".b_0_0.npy.~0123456789ab.part").write_bytes(b"half")
+
+    def finish(_: Progress) -> None:
+        with pytest.raises(LockedError, match="part 2 of 2 is still running"):
+            job.finish()
+        raise StopError
+
+    with pytest.raises(StopError):
+        run(record, job.parts[1], on_progress=finish)
+    [attempt] = find_attempts(target / ".dask-io")
+    remove_attempts([attempt], target / ".dask-io")
+    dask_io.resume(target, memory=MEMORY)
+    assert not list(target.glob(".*.part"))
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_part_whose_block_was_lost_writes_it_again(source: Path, tmp_path: Path) -> None:
+    """A part does not skip a block that `finish` found missing, and named."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    for part in job.parts:
+        run(record, part)
+    (target / "b_0_0.npy").unlink()
+    with pytest.raises(DataError, match=r"1 of 2 parts missing: part 1 \("):
+        job.finish()
+    assert run(record, job.parts[0]).blocks_written == 1
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+    assert dask_io.verify(target)
+
+
+def test_a_part_begins_while_the_parts_are_added_up(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of an attempt that `finish` has not seen at first stay."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    with pytest.raises(StopError):
+        run(record, job.parts[0], on_progress=stop_after(2))
+    has_begun, is_finished = Event(), Event()
+    commit = OwnNames.commit
+
+    def wait_then_commit(publisher: OwnNames, *names: Any) -> None:
+        has_begun.set()
+        is_finished.wait()
+        commit(publisher, *names)
+
+    other = Thread(target=run, args=(record, job.parts[1]))
+
+    def fold_then_begin(*given: Any) -> Any:
+        found = fold_parts(*given)
+        monkeypatch.setattr(OwnNames, "commit", wait_then_commit)
+        other.start()
+        has_begun.wait()
+        return found
+
+    monkeypatch.setattr(FOLD_PARTS, fold_then_begin)
+    with pytest.raises(LockedError, match="part 2 of 2 is still running"):
+        job.finish()
+    is_finished.set()
+    other.join()
+    monkeypatch.undo()
+    run(record, job.parts[0])
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_part_that_ends_while_the_parts_are_added_up(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that it writes after its journal has been read are not forgotten."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    run(record, job.parts[0])
+    is_read, is_finished = Event(), Event()
+    n_seen = 0
+
+    def wait(_: Progress) -> None:
+        nonlocal n_seen
+        n_seen += 1
+        if n_seen == 2:
+            other_waits.set()
+            is_read.wait()
+
+    other_waits = Event()
+
+    def write() -> None:
+        run(record, job.parts[1], on_progress=wait)
+        is_finished.set()
+
+    other = Thread(target=write)
+    other.start()
+    other_waits.wait()
+
+    def fold_then_end(*given: Any) -> Any:
+        found = fold_parts(*given)
+        is_read.set()
+        is_finished.wait()
+        return found
+
+    monkeypatch.setattr(FOLD_PARTS, fold_then_end)
+    with pytest.raises(LockedError, match="part 2 of 2 is still running"):
+        job.finish()
+    other.join()
+    monkeypatch.undo()
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_part_begins_while_earlier_attempts_are_removed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks of an attempt count, although its journal goes before it is read."""
+    job = plan(source, tmp_path / "out", count=2)
+    record = job.begin()
+    with pytest.raises(StopError):
+        run(record, job.parts[0], on_progress=stop_after(3))
+    is_gone: list[bool] = []
+
+    def remove_then_read(folder: Path, *given: Any) -> Any:
+        if folder.parent.name == "parts" and not is_gone:
+            is_gone.append(True)
+            with pytest.raises(DataError, match="2 of 2 parts missing"):
+                job.finish()
+        return read_lines(folder, *given)
+
+    monkeypatch.setattr("dask_io.journal.part_journals.read_lines", remove_then_read)
+    assert run(record, job.parts[0]).blocks_skipped >= 3
+    assert is_gone
+
+
+def test_a_part_of_a_target_that_is_being_replaced_writes_nothing(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins when the run that replaces the target has already looked for running parts."""
+    job = plan(source, target := tmp_path / "out", count=1)
+    record = job.begin()
+    with pytest.raises(StopError):
+        run(record, job.parts[0], on_progress=stop_after(2))
+    has_begun, is_replaced = Event(), Event()
+    failed: list[StorageError] = []
+    commit, begin_again = OwnNames.commit, Journal.begin_again
+
+    def wait_then_commit(publisher: OwnNames, *names: Any) -> None:
+        has_begun.set()
+        is_replaced.wait()
+        commit(publisher, *names)
+
+    def write() -> None:
+        with pytest.raises(StorageError) as error:
+            run(record, job.parts[0])
+        failed.append(error.value)
+
+    other = Thread(target=write)
+
+    def begin_part_first(*given: Any) -> None:
+        other.start()
+        has_begun.wait()
+        begin_again(*given)
+
+    monkeypatch.setattr(OwnNames, "commit", wait_then_commit)
+    monkeypatch.setattr(Journal, "begin_again", begin_part_first)
+    changed = tmp_path / "changed.npy"
+    np.save(changed, ARRAY + 1)
+    dask_io.resplit(changed, target, chunks=CHUNKS, memory=MEMORY, overwrite=True)
+    is_replaced.set()
+    other.join()
+    assert failed
+    assert np.array_equal(read(target), ARRAY + 1)
+    assert not list(target.glob(".*.part"))
+
+
+def test_the_folder_of_the_journals_may_be_removed_just_before_one_begins(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part does not fail because `finish` has removed the last other journal."""
+    job = plan(source, target := tmp_path / "out", count=1)
+    record = job.begin()
+    begin = Journal.begin.__func__  # type: ignore[attr-defined]  # of a class method
+    is_gone: list[bool] = []
+
+    def remove_then_begin(journal: type[Journal], folder: Path, *given: Any, **more: Any) -> Any:
+        if not is_gone:
+            is_gone.append(True)
+            (target / ".dask-io" / "parts").rmdir()
+        return begin(journal, folder, *given, **more)
+
+    monkeypatch.setattr(Journal, "begin", classmethod(remove_then_begin))
+    run(record, job.parts[0])
+    assert is_gone
+    job.finish()
     assert np.array_equal(read(target), ARRAY)
 
 
