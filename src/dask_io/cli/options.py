@@ -121,7 +121,8 @@ casting = click.option(
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
     metavar="RULE",
     help="Conversions that --dtype may do, as in NumPy: no, equiv, safe (no value changes; the "
-    "default), same_kind, unsafe.",
+    "default), same_kind, unsafe. Integers that do not fit wrap around; nothing is clipped or "
+    "scaled.",
 )
 format_ = click.option("--format", metavar="F", help="Format of the target, such as zarr.")
 codec = click.option(

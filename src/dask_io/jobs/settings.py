@@ -80,8 +80,8 @@ class Options(TypedDict, total=False):
         Type of the target's elements, such as ``"float32"``; by default the source's.
     casting
         Allowed conversions, as in NumPy: ``"safe"`` (the default) preserves values,
-        ``"same_kind"`` may round them, ``"unsafe"`` allows all. ``"no"`` and ``"equiv"`` are
-        stricter.
+        ``"same_kind"`` may round them, and integers that do not fit wrap around, ``"unsafe"``
+        allows all. ``"no"`` and ``"equiv"`` are stricter. Nothing is clipped or scaled.
     format_version
         Version of the target's format, 2 or 3 for Zarr; by default the source's, else the newest.
     codec
