@@ -269,3 +269,78 @@ def test_what_was_inferred_is_shown(tmp_path: Path) -> None:
     assert said in run("plan", folder, "--chunks", 2)
     done = invoke("resplit", folder, tmp_path / "out.zarr", "--chunks", 2)
     assert said in done.stderr.splitlines()[0]
+
+
+def test_our_own_slices_keep_their_place_without_our_notes(tmp_path: Path) -> None:
+    """Each slice says where it lies, so the steps and the origin come back from the files alone."""
+    folder = save(tmp_path / "scan", volume(6, 20, 30))
+    spacing: dict[str, Any] = {"spacing": (0.5, 0.1, 0.2), "unit": "micrometer"}
+    dask_io.resplit(folder, tmp_path / "a.ome.zarr", chunks=4, **spacing)
+    dask_io.resplit(f"{tmp_path}/a.ome.zarr::/0", tmp_path / "back" / "z_{0:04}.tif")
+    (tmp_path / "part").mkdir()
+    for number in range(2, 6):
+        path = tmp_path / "back" / f"z_{number:04}.tif"
+        path.rename(tmp_path / "part" / path.name)
+
+    found = dask_io.info(tmp_path / "part").metadata["space"]
+    assert [axis.name for axis in found.axes] == ["z", "y", "x"]
+    assert (found.affine.steps, found.affine.origin) == ((0.5, 0.1, 0.2), (1, 0, 0))
+    done = dask_io.resplit(tmp_path / "part", tmp_path / "b.ome.zarr", chunks=4)
+    assert "space" not in done.not_kept
+    again = dask_io.info(tmp_path / "b.ome.zarr::/0").metadata["space"]
+    assert (again.affine.steps, again.affine.origin) == ((0.5, 0.1, 0.2), (1, 0, 0))
+
+
+def test_slices_that_lie_anywhere_keep_the_steps_within_them(tmp_path: Path) -> None:
+    """What the slices do not have in common is reported, and nothing else is lost."""
+    folder = save(tmp_path / "scan", volume(4, 20, 30))
+    spacing: dict[str, Any] = {"spacing": (0.5, 0.1, 0.2), "unit": "micrometer"}
+    dask_io.resplit(folder, tmp_path / "back" / "z_{0}.tif", **spacing)
+    (tmp_path / "odd").mkdir()
+    for new, old in enumerate((0, 3, 1)):
+        (tmp_path / "back" / f"z_{old}.tif").rename(tmp_path / "odd" / f"z_{new}.tif")
+
+    found = dask_io.info(tmp_path / "odd").metadata["space"]
+    done = dask_io.resplit(tmp_path / "odd", tmp_path / "b.ome.zarr", chunks=4)
+
+    assert found.affine.steps == (1, 0.1, 0.2)
+    assert [axis.unit for axis in found.axes] == [None, "micrometer", "micrometer"]
+    assert "metadata of some files" in str(done)
+
+
+@pytest.mark.parametrize(
+    ("names", "axes"),
+    [
+        (["cell_t001", "cell_t002"], "tyx"),
+        (["cell_c1", "cell_c2"], "cyx"),
+        (["frame_0", "frame_1"], "tyx"),
+        (["page_0", "page_1"], "zyx"),
+        (["t0_z0", "t0_z1", "t1_z0", "t1_z1"], "tzyx"),
+        (["t00_c0_z001", "t00_c1_z001", "t01_c0_z001", "t01_c1_z001"], "tcyx"),
+        (["2t0_c0_z0", "2t0_c0_z1", "2t0_c1_z0", "2t0_c1_z1"], "czyx"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}], ids=["plain", "zlib"])
+def test_words_in_names_are_the_names_of_axes(
+    names: list[str], axes: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Time points and channels do not become slices along z, and the first line says so."""
+    folder = tmp_path / "scan"
+    folder.mkdir()
+    for name in names:
+        tifffile.imwrite(folder / f"{name}.tif", volume(20, 30), **options)
+
+    info = dask_io.info(folder)
+    given = dask_io.info(folder / info.pattern)
+    chunks = [1] * (len(axes) - 2) + [16, 16]
+    job = dask_io.plan(folder, tmp_path / "a.ome.zarr", chunks=chunks)
+    dask_io.merge(folder, tmp_path / "a.ome.tif")
+
+    for found in (info, given):
+        assert "".join(str(axis.name) for axis in found.metadata["space"].axes) == axes
+    assert [axis.name for axis in job.target.metadata["space"].axes] == list(axes)
+    with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
+        assert file.series[0].axes.lower() == axes
+    shown = [f"{number} ({name})" for number, name in enumerate(axes[:-2])]
+    if axes != "zyx":
+        assert f"along {'axes' if len(shown) > 1 else 'axis'} {', '.join(shown)}" in info.inferred
