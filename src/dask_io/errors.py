@@ -57,6 +57,18 @@ def list_names(names: Iterable[str], most: int = MOST_NAMES) -> str:
     return ", ".join(first[:most]) + (" and more" if len(first) > most else "")
 
 
+def in_words(names: Sequence[str]) -> str:
+    """Join a few names as in a sentence.
+
+    Examples
+    --------
+    >>> in_words(["z"]), in_words(["z", "y", "x"])
+    ('z', 'z, y and x')
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 # Nobody reads a longer list in one line.
 _MOST_SHOWN = 3
 

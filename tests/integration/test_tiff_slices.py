@@ -177,6 +177,29 @@ def test_spacing_is_shown_and_compared_with_the_slices(tmp_path: Path) -> None:
         dask_io.plan(folder, tmp_path / "b.tif", chunks=-1, spacing=(0.5, 0.5, 2))
 
 
+@pytest.mark.parametrize(
+    ("options", "along", "advice"),
+    [
+        ((), "z, y and x", "--spacing and --unit"),
+        (("--axes", "z,y,x"), "z, y and x", "--spacing and --unit"),
+        (("--axes", "c,y,x"), "y and x", "--spacing and --unit"),
+        (("--unit", "micrometer"), "z, y and x", "--spacing"),
+        (("--spacing", "1,1,1"), "", ""),
+        (("--spacing", "z=2", "--unit", "um"), "", ""),
+    ],
+)
+def test_unknown_steps_are_reported_unless_the_user_gives_them(
+    options: tuple[str, ...], along: str, advice: str, tmp_path: Path
+) -> None:
+    """Neither names of axes nor units make a step known."""
+    array = volume(3, 20, 30)
+    tifffile.imwrite(tmp_path / "a.tif", array, metadata={"axes": "ZYX"}, photometric="minisblack")
+    shown = invoke("plan", tmp_path / "a.tif", tmp_path / "a.ome.zarr", "--chunks", 3, *options)
+    found = [line for line in shown.stderr.splitlines() if "not known" in line]
+    expected = f"dask-io: the steps along {along} are not known and written as 1; give {advice}"
+    assert found == ([expected] if along else [])
+
+
 def test_codecs_of_slices_that_differ_are_all_shown(tmp_path: Path) -> None:
     """The first slice does not stand for the others."""
     folder = save(tmp_path / "scan", volume(3, 20, 30))

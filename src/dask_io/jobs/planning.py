@@ -340,6 +340,7 @@ def _plan_move(
         settings.max_rate,
         storage_options=settings.storage_options,
         gives_space=settings.given_space is not None,
+        gives_steps=settings.spacing is not None,
         requested=settings.strategy,
         objective=settings.objective,
         sidecar=settings.sidecar,

@@ -97,8 +97,8 @@ def spacing_line(space: Space) -> str:
 def unknown_steps(space: Space, own: Space | None) -> list[str]:
     """Return the names of the axes of space along which a source does not know the step.
 
-    `space` is that of the target, in which unknown steps are 1 and have no unit, `own` that of the
-    source. If neither knows any unit, steps that the source has are its own.
+    `space` is that of the target, in which unknown steps are 1, `own` that of the source, or what
+    the user gave instead. If neither knows any unit, steps that the source has are its own.
     """
     if space.affine is None:
         return []
@@ -107,6 +107,12 @@ def unknown_steps(space: Space, own: Space | None) -> list[str]:
         for axis, step in zip(space.axes, space.affine.steps, strict=True)
         if axis.type is AxisType.SPACE
     ]
-    if own is not None and own.affine is not None and not any(axis.unit for axis, _ in spatial):
+    has_steps = own is not None and own.affine is not None
+    if has_steps and not any(axis.unit for axis, _ in spatial):
         return []
-    return [axis.name or "" for axis, step in spatial if axis.unit is None and step == 1]
+    # A unit that the user gives does not make a step known.
+    return [
+        axis.name or ""
+        for axis, step in spatial
+        if step == 1 and not (has_steps and axis.unit is not None)
+    ]
