@@ -13,7 +13,7 @@ import tifffile
 import zarr
 
 import dask_io
-from dask_io.errors import DataError, SpacingWarning
+from dask_io.errors import DataError, SpacingWarning, UsageError
 from dask_io.report.text import info_text
 from tests.commands import fail, invoke, run
 
@@ -198,6 +198,30 @@ def test_unknown_steps_are_reported_unless_the_user_gives_them(
     found = [line for line in shown.stderr.splitlines() if "not known" in line]
     expected = f"dask-io: the steps along {along} are not known and written as 1; give {advice}"
     assert found == ([expected] if along else [])
+
+
+@pytest.mark.parametrize("target", ["a.ome.zarr", "a.ome.tif"])
+@pytest.mark.parametrize(
+    ("unit", "problem"),
+    [
+        ("micormeter", "no unit of length in .*; did you mean micrometer"),
+        ("pixels", "no unit of length in .*; write one such as micrometer or nm"),
+        ("second", "unit 'second' is no unit of length"),
+        ("parsecond,um,um", "no unit of time in .*; did you mean"),
+    ],
+)
+def test_units_that_no_program_knows_are_refused(
+    target: str, unit: str, problem: str, tmp_path: Path
+) -> None:
+    """A misspelled unit is found before a day of writing; other formats have any unit."""
+    folder, axes = save(tmp_path / "scan", volume(3, 20, 30)), "t,y,x" if "," in unit else "z,y,x"
+    options: dict[str, Any] = {"axes": axes, "spacing": (1, 2, 3), "unit": unit}
+    with pytest.raises(UsageError, match=problem):
+        dask_io.plan(folder, tmp_path / target, chunks=-1, **options)
+    dask_io.plan(folder, tmp_path / "a.nc", chunks=-1, **options)
+    for known in ("um", "micron", "millimetre", "inch", "angstrom"):
+        kinds = f"{known if axes[0] == 'z' else 'ms'},{known},um"
+        dask_io.plan(folder, tmp_path / target, chunks=-1, **{**options, "unit": kinds})
 
 
 def test_codecs_of_slices_that_differ_are_all_shown(tmp_path: Path) -> None:
