@@ -113,6 +113,7 @@ def _open_files(
         if len(source.grid.shape) != len(numbers):
             found = f"{len(source.grid.shape)} axes, but its name numbers {len(numbers)}"
             problems.add(name, f"has {found}")
+            problems.advice = "give one field per axis; for slices along axis 0, write {0:slice}"
         for word in ("dtype", "layout"):
             if getattr(source, word) != getattr(first, word):
                 found, expected = getattr(source, word), getattr(first, word)

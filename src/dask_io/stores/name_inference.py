@@ -117,10 +117,17 @@ def guess_names(
         return slices
     if chosen is None:
         fields = ", ".join(f"{{{axis}}}" for axis in range(n_axes))
-        found = (
-            f"the file names hold {len(seen.values)} numbers, which do not match the axes {fields}"
-        )
-        raise DataError(place, [found], _name_it(place, n_axes, suffix))
+        n_found = len(seen.values)
+        numbers = f"{n_found} number{'' if n_found == 1 else 's'}"
+        found = f"the file names hold {numbers}, but the axes are {fields}"
+        advice = _name_it(place, n_axes, suffix)
+        if is_of_file and 0 < len(varying) < n_axes:
+            groups = {group: axis for axis, group in enumerate(varying)}
+            n_all = n_axes + len(varying)
+            slices = seen.write(groups, kind="slice", n_axes=n_all).pattern
+            each = f"if each file is one slice of an array with {n_all} axes"
+            advice += f"; {each}, give '{place}/{slices}'"
+        raise DataError(place, [found], advice)
     by_letter = seen.by_letter(in_order)
     is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))
     kind = "offset" if is_offset else ""
