@@ -269,7 +269,7 @@ def merge(src: str, dst: str, **given: Any) -> None:
 @click.option(
     "--chunks",
     metavar="C,C,...",
-    help="Blocks of each region.  [default: one block; as source for groups]",
+    help="Blocks of each region.  [default: as source in Zarr, HDF5 and NetCDF; else one block]",
 )
 @options.running
 def extract(src: str, dst: str, **given: Any) -> None:
