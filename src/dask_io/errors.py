@@ -73,6 +73,23 @@ def in_words(names: Sequence[str]) -> str:
 _MOST_SHOWN = 3
 
 
+OTHER_WORDS = {
+    "force": "overwrite",
+    "replace": "overwrite",
+    "compression": "codec",
+    "compressor": "codec",
+    "threads": "workers",
+    "jobs": "workers",
+    "mem": "memory",
+    "chunk": "chunks",
+    "chunk_size": "chunks",
+    "chunksize": "chunks",
+    "roi": "region",
+    "silent": "quiet",
+}
+"""Names that options have in other programs."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a clause for an error that names the most similar word; empty if none is similar.
 
@@ -138,9 +155,10 @@ class BudgetTooSmallError(UsageError):
     def _message(self) -> str:
         # With room for a single element, moving a gigabyte would take days.
         slow = self.unit.startswith("element")
+        smaller = "smaller --chunks or --shards, or " if self.unit == "target block" else ""
         return (
             f"one {self.unit} needs {format_bytes(self.required)}, "
-            f"but the memory budget is {format_bytes(self.budget)}; use at least "
+            f"but the memory budget is {format_bytes(self.budget)}; use {smaller}at least "
             f"--memory {at_least(self.required)}{', preferably a few MiB more' if slow else ''}"
         )
 

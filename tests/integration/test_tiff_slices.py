@@ -84,6 +84,7 @@ def test_a_budget_below_a_shard_is_refused_with_the_least_one(tmp_path: Path) ->
     folder, target = save(tmp_path / "scan", volume(8, 64, 64)), tmp_path / "a.ome.zarr"
     command = ("resplit", folder, target, "--chunks", 4, "--shards", "8,32,32")
     line = fail(*command, "--memory", 1000, code=2)
+    assert "use smaller --chunks or --shards, or at least --memory" in line
     least = line.rpartition("--memory ")[2]
     run(*command, "--memory", least)
     np.testing.assert_array_equal(dask_io.open(f"{target}::/0"), volume(8, 64, 64))
@@ -378,9 +379,9 @@ def test_words_in_names_are_the_names_of_axes(
         tifffile.imwrite(folder / f"{name}.tif", volume(20, 30), **options)
 
     info = dask_io.info(folder)
-    given = dask_io.info(folder / info.pattern)
+    given = dask_io.info(folder / str(info.pattern))
     chunks = [1] * (len(axes) - 2) + [16, 16]
-    job = dask_io.plan(folder, tmp_path / "a.ome.zarr", chunks=chunks)
+    job: Any = dask_io.plan(folder, tmp_path / "a.ome.zarr", chunks=chunks)
     dask_io.merge(folder, tmp_path / "a.ome.tif")
 
     for found in (info, given):
@@ -390,4 +391,16 @@ def test_words_in_names_are_the_names_of_axes(
         assert file.series[0].axes.lower() == axes
     shown = [f"{number} ({name})" for number, name in enumerate(axes[:-2])]
     if axes != "zyx":
-        assert f"along {'axes' if len(shown) > 1 else 'axis'} {', '.join(shown)}" in info.inferred
+        assert f"along {'axes' if len(shown) > 1 else 'axis'} {', '.join(shown)}" in str(
+            info.inferred
+        )
+
+
+def test_an_axis_without_a_name_has_one_form(tmp_path: Path) -> None:
+    """It is called by its number, by info as well as by errors."""
+    (tmp_path / "scan").mkdir()
+    for n in range(4):
+        tifffile.imwrite(tmp_path / "scan" / f"img_{n // 2}_ch{n % 2}.tif", volume(20, 30))
+    assert "axes      axis 0, c, y, x" in run("info", tmp_path / "scan")
+    command = ("plan", tmp_path / "scan", tmp_path / "a.ome.zarr", "--chunks", 1)
+    assert "but the axes are axis 0, c, y, x;" in fail(*command, code=2)

@@ -300,12 +300,12 @@ def extract(src: str, dst: str, **given: Any) -> None:
 
 @commands.command()
 @click.argument("dst")
-@options.memory
+@options.memory_to_resume
 @options.strategy
 @options.objective
 @options.device
 @options.workers
-@options.max_rate
+@options.max_rate_to_resume
 @click.option("--source", metavar="SRC", help="New location of the source, if it was moved.")
 @options.consume
 @options.verify

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.orientation import directions, is_oblique
-from dask_io.stores.space import AxisType
+from dask_io.stores.space import AxisType, shown_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def space_to_json(space: Space | None) -> dict[str, Any] | None:
 
 def space_rows(space: Space) -> Iterator[tuple[str, str]]:
     """Yield a line for the steps or the units of the axes, their types, origin and directions."""
-    names = [axis.name or f"axis {n}" for n, axis in enumerate(space.axes)]
+    names = shown_names(axis.name for axis in space.axes)
     if space.affine is not None:
         steps = map(_with_unit, space.affine.steps, space.axes)
         yield "spacing", ", ".join(map("{}: {}".format, names, steps))
@@ -83,8 +83,13 @@ def spacing_line(space: Space) -> str:
     if space.affine is None:
         return ""
     listed = [
-        (axis, f"{axis.name or f'axis {n}'}: ", step)
-        for n, (axis, step) in enumerate(zip(space.axes, space.affine.steps, strict=True))
+        (axis, f"{name}: ", step)
+        for axis, name, step in zip(
+            space.axes,
+            shown_names(axis.name for axis in space.axes),
+            space.affine.steps,
+            strict=True,
+        )
         if axis.type is not AxisType.CHANNEL
     ]
     units = {axis.unit for axis, _, _ in listed}

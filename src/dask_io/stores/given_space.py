@@ -88,18 +88,24 @@ class GivenSpace:
             If the array has another number of axes.
         """
         space = metadata.get(SPACE) or _named(metadata.get("dimension_names"), n_axes)
+        names = self.axes
+        if names is not None and len(names) == 1 < n_axes == len(set(names[0])) == len(names[0]):
+            # As in zyx, which stands for z,y,x.
+            names = tuple(names[0])
         numbers = None if isinstance(self.spacing, dict) else self.spacing
-        for word, given in (("axes", self.axes), ("spacing", numbers), ("unit", self.units)):
+        for word, given in (("axes", names), ("spacing", numbers), ("unit", self.units)):
             if given is not None and len(given) != n_axes and (word == "axes" or len(given) > 1):
+                found = ",".join(str(each or "") for each in given)
+                axes_ = "1 axis" if len(given) == 1 else f"{len(given)} axes"
                 raise UsageError(
-                    f"{word} {','.join(str(each or '') for each in given)} is for {len(given)} "
-                    f"axes, but the source has {n_axes}; give one for each axis"
+                    f"{word} {found} is for {axes_}, but the source has {n_axes}; give one for "
+                    "each axis, and separate them by commas"
                 )
         axes = tuple(space.axes)
-        if self.axes is not None:
+        if names is not None:
             axes = tuple(
                 axis if axis.name == name else SpaceAxis(name, axis.unit, type_of(name))
-                for axis, name in zip(axes, self.axes, strict=True)
+                for axis, name in zip(axes, names, strict=True)
             )
         if self.units is not None:
             each = _for_each(self.units, axes, [axis.unit for axis in axes])

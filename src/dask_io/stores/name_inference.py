@@ -124,9 +124,9 @@ def guess_names(
         if is_of_file and 0 < len(varying) < n_axes:
             groups = {group: axis for axis, group in enumerate(varying)}
             n_all = n_axes + len(varying)
-            slices = seen.write(groups, kind="slice", n_axes=n_all).pattern
+            pattern = seen.write(groups, kind="slice", n_axes=n_all).pattern
             each = f"if each file is one slice of an array with {n_all} axes"
-            advice += f"; {each}, give '{place}/{slices}'"
+            advice += f"; {each}, give '{place}/{pattern}'"
         raise DataError(place, [found], advice)
     by_letter = seen.by_letter(in_order)
     is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))

@@ -19,7 +19,7 @@ from dask_io.formats.zarr.ome_channels import has_only_names, make_omero, read_c
 from dask_io.stores.given_space import type_of
 from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.own_attribute import KEY, own_value, read_own
-from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes, shown_names
 from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 from dask_io.stores.unit_words import unit_word
 
@@ -151,7 +151,7 @@ def _complete(space: Space) -> tuple[SpaceAxis, ...]:
     if not any(names) and len(axes) in _INFERRED:
         names = list(_names_by_direction(space.affine) or _INFERRED[len(axes)])
     if None in names or "" in names:
-        known = ",".join(name or "?" for name in names)
+        known = ", ".join(shown_names(names))
         raise UsageError(
             f"OME-Zarr needs a name for every axis, but the axes are {known}; "
             f"give names for all {len(axes)}, as in --axes {_example(len(axes))}"

@@ -240,7 +240,7 @@ def test_the_only_level() -> None:
         ),
         ("yxc", "does not re-order axes, so write a plain Zarr array"),
         ("yy", "the names of axes differ"),
-        ("?yx", r"needs a name for every axis, but the axes are \?,y,x"),
+        ("?yx", r"needs a name for every axis, but the axes are axis 0, y, x"),
         ("????", "as in --axes c,z,y,x"),
     ],
 )
