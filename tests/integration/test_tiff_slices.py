@@ -339,6 +339,20 @@ def test_our_own_slices_keep_their_place_without_our_notes(tmp_path: Path) -> No
     assert (again.affine.steps, again.affine.origin) == ((0.5, 0.1, 0.2), (1, 0, 0))
 
 
+def test_our_own_tiles_of_slices_keep_their_place(tmp_path: Path) -> None:
+    """The distance between slices is known, so that no tile seems to lie elsewhere."""
+    array = volume(6, 32, 48)
+    spacing: dict[str, Any] = {"spacing": (0.5, 0.1, 0.2), "unit": "micrometer"}
+    names = "z{0:slice}_{1}_{2}.tif"
+    dask_io.resplit(
+        save(tmp_path / "scan", array), tmp_path / "tiles" / names, chunks=(1, 16, 16), **spacing
+    )
+    (tmp_path / "tiles" / "dask-io.json").unlink()
+    found = dask_io.open(tmp_path / "tiles" / names)
+    assert found.source.metadata["space"].affine.steps == (0.5, 0.1, 0.2)
+    np.testing.assert_array_equal(found, array)
+
+
 def test_slices_that_lie_anywhere_keep_the_steps_within_them(tmp_path: Path) -> None:
     """What the slices do not have in common is reported, and nothing else is lost."""
     folder = save(tmp_path / "scan", volume(4, 20, 30))
