@@ -642,7 +642,8 @@ def extract(
         Regions such as ``"0:100,:,5:"``, ``np.s_[:100, :, 5:]`` or ``{"time": slice(0, 744)}``, as
         for `resplit`. A single one may also be given as `region`.
     chunks
-        Blocks of each region; one block by default. Arrays of a group or a file keep their chunks.
+        Blocks of each region. By default, regions in Zarr, HDF5 and NetCDF have the chunks of the
+        source, and others are one block. A pattern of slices needs no chunks.
     compute, verify, progress, processes, part, client, **options
         As in `resplit`.
     """

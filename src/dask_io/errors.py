@@ -58,8 +58,37 @@ def list_names(names: Iterable[str], most: int = MOST_NAMES) -> str:
     return ", ".join(first[:most]) + (" and more" if len(first) > most else "")
 
 
+def in_words(names: Sequence[str]) -> str:
+    """Join a few names as in a sentence.
+
+    Examples
+    --------
+    >>> in_words(["z"]), in_words(["z", "y", "x"])
+    ('z', 'z, y and x')
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 # Nobody reads a longer list in one line.
 _MOST_SHOWN = 3
+
+
+OTHER_WORDS = {
+    "force": "overwrite",
+    "replace": "overwrite",
+    "compression": "codec",
+    "compressor": "codec",
+    "threads": "workers",
+    "jobs": "workers",
+    "mem": "memory",
+    "chunk": "chunks",
+    "chunk_size": "chunks",
+    "chunksize": "chunks",
+    "roi": "region",
+    "silent": "quiet",
+}
+"""Names that options have in other programs."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -127,9 +156,10 @@ class BudgetTooSmallError(UsageError):
     def _message(self) -> str:
         # With room for a single element, moving a gigabyte would take days.
         slow = self.unit.startswith("element")
+        smaller = "smaller --chunks or --shards, or " if self.unit == "target block" else ""
         return (
             f"one {self.unit} needs {format_bytes(self.required)}, "
-            f"but the memory budget is {format_bytes(self.budget)}; use at least "
+            f"but the memory budget is {format_bytes(self.budget)}; use {smaller}at least "
             f"--memory {at_least(self.required)}{', preferably a few MiB more' if slow else ''}"
         )
 

@@ -53,6 +53,27 @@ def test_what_is_no_conversion_of_numbers_is_refused(stored: Any, dtype: str) ->
     assert "converts neither" in check_cast(np.dtype(stored), np.dtype(dtype), "unsafe")
 
 
+@pytest.mark.parametrize(
+    ("stored", "dtype", "loss"),
+    [
+        ("u2", "u1", "values that do not fit wrap around (nothing is clipped or scaled)"),
+        ("i4", "u4", "values that do not fit wrap around (nothing is clipped or scaled)"),
+        ("f4", "u1", "it cuts off fractions, and values that do not fit become any number"),
+        ("c8", "i4", "it drops imaginary parts and fractions, and values"),
+        ("c8", "f4", "it drops imaginary parts and rounds values"),
+        ("f8", "f4", "it rounds values"),
+        ("i8", "?", "all values but 0 become true"),
+        ("S5", "S4", "it cuts off texts that are too long"),
+        ("f4", ">f4", ""),
+    ],
+)
+def test_a_refusal_says_what_happens_to_values(stored: str, dtype: str, loss: str) -> None:
+    """16 bits become 8 by wrapping around, which few expect who read that it can be allowed."""
+    problem = check_cast(np.dtype(stored), np.dtype(dtype), "no")
+
+    assert (f", because {loss}" if loss else "is not no; allow it with --casting equiv") in problem
+
+
 @pytest.mark.parametrize("target", ["blocks", "out.npy", "out.zarr", "out.zarr::/in/group"])
 @pytest.mark.parametrize("dtype", [">f4", "int16", "complex128"])
 @pytest.mark.parametrize("strategy", ["sweep", "naive", "spill"])
@@ -164,7 +185,8 @@ def test_a_loss_is_refused_in_one_line(array: NDArray[Any], tmp_path: Path) -> N
     shown = invoke(*command, "--casting", "same_kind", "--dry-run", "--json")
 
     assert refused.exit_code == no_type.exit_code == 2
-    assert "float64 to float32 is not safe; allow it with --casting same_kind" in refused.stderr
+    assert "float64 to float32 is not safe, because it rounds values" in refused.stderr
+    assert "; allow it with --casting same_kind" in refused.stderr
     assert "give --dtype" in no_type.stderr
     told = json.loads(shown.stdout)
     assert (told["dtype"], told["converted"]) == ("<f4", "<f8")

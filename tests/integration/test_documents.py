@@ -90,6 +90,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "slices").mkdir()
     for number, picture in enumerate(array, 1):
         tifffile.imwrite(tmp_path / "slices" / f"slice_{number}.tif", picture)
+    stack, about = array.reshape(2, 3, 2, 10, 8), {"axes": "TZCYX"}
+    tifffile.imwrite(tmp_path / "hyper.tif", stack, imagej=True, metadata=about)
     make_groups(tmp_path)
     make_brain(tmp_path, array)
     monkeypatch.chdir(tmp_path)

@@ -504,3 +504,39 @@ def test_groups_of_arrays_keep_their_kind_under_any_suffix(tmp_path: Path) -> No
     with quiet():
         group = zarr.open_group(tmp_path / "two.ome.zarr", mode="r")
         assert sorted(group.array_keys()) == ["x", "y"]
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "ome.zarr", "h5"])
+def test_a_region_keeps_the_chunks_of_its_source(suffix: str, tmp_path: Path) -> None:
+    """A viewer needs chunks in a crop as in the whole; other formats get one block as before."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    dask_io.resplit(tmp_path / "a.npy", tmp_path / "a.ome.zarr", chunks=(5, 4, 3))
+    one, several = tmp_path / f"one.{suffix}", tmp_path / "several"
+
+    level = f"{tmp_path}/a.ome.zarr{'' if suffix == 'ome.zarr' else '::/0'}"
+    dask_io.extract(level, one, regions="2:12,1:4,:")
+    dask_io.extract(tmp_path / "a.ome.zarr", several, regions=["2:12,1:4,:", "0:3"])
+    dask_io.extract(tmp_path / "a.ome.zarr", tmp_path / "b.ome.zarr", regions="2:", chunks=-1)
+    dask_io.extract(tmp_path / "a.ome.zarr", tmp_path / "whole.npy", regions="2:")
+
+    chunks = {
+        name: dask_io.open(f"{tmp_path}/{name}").source.grid.longest
+        for name in (
+            f"one.{suffix}",
+            "several/region_000.ome.zarr",
+            "several/region_001.ome.zarr",
+            "b.ome.zarr",
+            "whole.npy",
+        )
+    }
+    whole = (ARRAY.shape[0] - 2, *ARRAY.shape[1:])
+    assert list(chunks.values()) == [(5, 3, 3), (5, 3, 3), (3, 4, 3), whole, whole]
+
+
+def test_a_region_in_slices_needs_no_chunks(tmp_path: Path) -> None:
+    """As for the other verbs, the pattern says that files are slices."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    for verb in (dask_io.extract, dask_io.resplit):
+        verb(tmp_path / "a.npy", tmp_path / verb.__name__ / "z_{0}.npy", region="2:4")
+        found = [np.load(tmp_path / verb.__name__ / f"z_{n}.npy") for n in range(2)]
+        assert np.array_equal(found, ARRAY[2:4])

@@ -11,7 +11,7 @@ import zarr
 
 import dask_io
 from dask_io import api
-from dask_io.errors import DataError, InterruptedRunError
+from dask_io.errors import DataError, InterruptedRunError, StorageError
 from dask_io.jobs.job import Job, JointJob
 from tests.commands import invoke
 
@@ -55,6 +55,28 @@ def test_limits_of_the_first_run_hold(source: Path, tmp_path: Path) -> None:
             )
 
         assert limits(target, **options) == expected
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr"])
+def test_a_source_that_was_moved_is_asked_for(name: str, source: Path, tmp_path: Path) -> None:
+    """The message names the option that helps, also for the source of a group."""
+    place = source
+    if name == "a.zarr":
+        place = tmp_path / name
+        group = zarr.create_group(place)
+        group.create_array("x", shape=(16, 16), dtype="u2", chunks=(4, 4))[...] = 1
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(place, tmp_path / "b.zarr", chunks={}, progress=stop, workers=1, **LIMITS)
+    (tmp_path / "elsewhere").mkdir()
+    moved = place.rename(tmp_path / "elsewhere" / name)
+
+    said = invoke("resume", tmp_path / "b.zarr").stderr
+    assert "no such file or directory" in said
+    assert "if the source was moved, give its new place with --source" in said
+    with pytest.raises(StorageError, match="give its new place with source"):
+        dask_io.resume(tmp_path / "b.zarr")
+    dask_io.resume(tmp_path / "b.zarr", source=str(moved))
+    assert "that of the first" in invoke("resume", "--help").stdout
 
 
 def test_one_file_says_how_much_is_there(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tifffile
 import zarr
 
 import dask_io
-from dask_io.errors import DataError, SpacingWarning
+from dask_io.errors import DataError, SpacingWarning, UsageError
 from dask_io.report.text import info_text
 from tests.commands import fail, invoke, run
 
@@ -84,6 +84,7 @@ def test_a_budget_below_a_shard_is_refused_with_the_least_one(tmp_path: Path) ->
     folder, target = save(tmp_path / "scan", volume(8, 64, 64)), tmp_path / "a.ome.zarr"
     command = ("resplit", folder, target, "--chunks", 4, "--shards", "8,32,32")
     line = fail(*command, "--memory", 1000, code=2)
+    assert "use smaller --chunks or --shards, or at least --memory" in line
     least = line.rpartition("--memory ")[2]
     run(*command, "--memory", least)
     np.testing.assert_array_equal(dask_io.open(f"{target}::/0"), volume(8, 64, 64))
@@ -175,6 +176,53 @@ def test_spacing_is_shown_and_compared_with_the_slices(tmp_path: Path) -> None:
     ]
     with pytest.warns(SpacingWarning, match="x: 0.5 micrometer"):
         dask_io.plan(folder, tmp_path / "b.tif", chunks=-1, spacing=(0.5, 0.5, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "along", "advice"),
+    [
+        ((), "z, y and x", "--spacing and --unit"),
+        (("--axes", "z,y,x"), "z, y and x", "--spacing and --unit"),
+        (("--axes", "c,y,x"), "y and x", "--spacing and --unit"),
+        (("--unit", "micrometer"), "z, y and x", "--spacing"),
+        (("--spacing", "1,1,1"), "", ""),
+        (("--spacing", "z=2", "--unit", "um"), "", ""),
+    ],
+)
+def test_unknown_steps_are_reported_unless_the_user_gives_them(
+    options: tuple[str, ...], along: str, advice: str, tmp_path: Path
+) -> None:
+    """Neither names of axes nor units make a step known."""
+    array = volume(3, 20, 30)
+    tifffile.imwrite(tmp_path / "a.tif", array, metadata={"axes": "ZYX"}, photometric="minisblack")
+    shown = invoke("plan", tmp_path / "a.tif", tmp_path / "a.ome.zarr", "--chunks", 3, *options)
+    found = [line for line in shown.stderr.splitlines() if "not known" in line]
+    expected = f"dask-io: the steps along {along} are not known and written as 1; give {advice}"
+    assert found == ([expected] if along else [])
+
+
+@pytest.mark.parametrize("target", ["a.ome.zarr", "a.ome.tif"])
+@pytest.mark.parametrize(
+    ("unit", "problem"),
+    [
+        ("micormeter", "no unit of length in .*; did you mean micrometer"),
+        ("pixels", "no unit of length in .*; write one such as micrometer or nm"),
+        ("second", "unit 'second' is no unit of length"),
+        ("parsecond,um,um", "no unit of time in .*; did you mean"),
+    ],
+)
+def test_units_that_no_program_knows_are_refused(
+    target: str, unit: str, problem: str, tmp_path: Path
+) -> None:
+    """A misspelled unit is found before a day of writing; other formats have any unit."""
+    folder, axes = save(tmp_path / "scan", volume(3, 20, 30)), "t,y,x" if "," in unit else "z,y,x"
+    options: dict[str, Any] = {"axes": axes, "spacing": (1, 2, 3), "unit": unit}
+    with pytest.raises(UsageError, match=problem):
+        dask_io.plan(folder, tmp_path / target, chunks=-1, **options)
+    dask_io.plan(folder, tmp_path / "a.nc", chunks=-1, **options)
+    for known in ("um", "micron", "millimetre", "inch", "angstrom"):
+        kinds = f"{known if axes[0] == 'z' else 'ms'},{known},um"
+        dask_io.plan(folder, tmp_path / target, chunks=-1, **{**options, "unit": kinds})
 
 
 def test_codecs_of_slices_that_differ_are_all_shown(tmp_path: Path) -> None:
@@ -269,3 +317,104 @@ def test_what_was_inferred_is_shown(tmp_path: Path) -> None:
     assert said in run("plan", folder, "--chunks", 2)
     done = invoke("resplit", folder, tmp_path / "out.zarr", "--chunks", 2)
     assert said in done.stderr.splitlines()[0]
+
+
+def test_our_own_slices_keep_their_place_without_our_notes(tmp_path: Path) -> None:
+    """Each slice says where it lies, so the steps and the origin come back from the files alone."""
+    folder = save(tmp_path / "scan", volume(6, 20, 30))
+    spacing: dict[str, Any] = {"spacing": (0.5, 0.1, 0.2), "unit": "micrometer"}
+    dask_io.resplit(folder, tmp_path / "a.ome.zarr", chunks=4, **spacing)
+    dask_io.resplit(f"{tmp_path}/a.ome.zarr::/0", tmp_path / "back" / "z_{0:04}.tif")
+    (tmp_path / "part").mkdir()
+    for number in range(2, 6):
+        path = tmp_path / "back" / f"z_{number:04}.tif"
+        path.rename(tmp_path / "part" / path.name)
+
+    found = dask_io.info(tmp_path / "part").metadata["space"]
+    assert [axis.name for axis in found.axes] == ["z", "y", "x"]
+    assert (found.affine.steps, found.affine.origin) == ((0.5, 0.1, 0.2), (1, 0, 0))
+    done = dask_io.resplit(tmp_path / "part", tmp_path / "b.ome.zarr", chunks=4)
+    assert "space" not in done.not_kept
+    again = dask_io.info(tmp_path / "b.ome.zarr::/0").metadata["space"]
+    assert (again.affine.steps, again.affine.origin) == ((0.5, 0.1, 0.2), (1, 0, 0))
+
+
+def test_our_own_tiles_of_slices_keep_their_place(tmp_path: Path) -> None:
+    """The distance between slices is known, so that no tile seems to lie elsewhere."""
+    array = volume(6, 32, 48)
+    spacing: dict[str, Any] = {"spacing": (0.5, 0.1, 0.2), "unit": "micrometer"}
+    names = "z{0:slice}_{1}_{2}.tif"
+    dask_io.resplit(
+        save(tmp_path / "scan", array), tmp_path / "tiles" / names, chunks=(1, 16, 16), **spacing
+    )
+    (tmp_path / "tiles" / "dask-io.json").unlink()
+    found = dask_io.open(tmp_path / "tiles" / names)
+    assert found.source.metadata["space"].affine.steps == (0.5, 0.1, 0.2)
+    np.testing.assert_array_equal(found, array)
+
+
+def test_slices_that_lie_anywhere_keep_the_steps_within_them(tmp_path: Path) -> None:
+    """What the slices do not have in common is reported, and nothing else is lost."""
+    folder = save(tmp_path / "scan", volume(4, 20, 30))
+    spacing: dict[str, Any] = {"spacing": (0.5, 0.1, 0.2), "unit": "micrometer"}
+    dask_io.resplit(folder, tmp_path / "back" / "z_{0}.tif", **spacing)
+    (tmp_path / "odd").mkdir()
+    for new, old in enumerate((0, 3, 1)):
+        (tmp_path / "back" / f"z_{old}.tif").rename(tmp_path / "odd" / f"z_{new}.tif")
+
+    found = dask_io.info(tmp_path / "odd").metadata["space"]
+    done = dask_io.resplit(tmp_path / "odd", tmp_path / "b.ome.zarr", chunks=4)
+
+    assert found.affine.steps == (1, 0.1, 0.2)
+    assert [axis.unit for axis in found.axes] == [None, "micrometer", "micrometer"]
+    assert "metadata of some files" in str(done)
+
+
+@pytest.mark.parametrize(
+    ("names", "axes"),
+    [
+        (["cell_t001", "cell_t002"], "tyx"),
+        (["cell_c1", "cell_c2"], "cyx"),
+        (["frame_0", "frame_1"], "tyx"),
+        (["page_0", "page_1"], "zyx"),
+        (["t0_z0", "t0_z1", "t1_z0", "t1_z1"], "tzyx"),
+        (["t00_c0_z001", "t00_c1_z001", "t01_c0_z001", "t01_c1_z001"], "tcyx"),
+        (["2t0_c0_z0", "2t0_c0_z1", "2t0_c1_z0", "2t0_c1_z1"], "czyx"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}], ids=["plain", "zlib"])
+def test_words_in_names_are_the_names_of_axes(
+    names: list[str], axes: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Time points and channels do not become slices along z, and the first line says so."""
+    folder = tmp_path / "scan"
+    folder.mkdir()
+    for name in names:
+        tifffile.imwrite(folder / f"{name}.tif", volume(20, 30), **options)
+
+    info = dask_io.info(folder)
+    given = dask_io.info(folder / str(info.pattern))
+    chunks = [1] * (len(axes) - 2) + [16, 16]
+    job: Any = dask_io.plan(folder, tmp_path / "a.ome.zarr", chunks=chunks)
+    dask_io.merge(folder, tmp_path / "a.ome.tif")
+
+    for found in (info, given):
+        assert "".join(str(axis.name) for axis in found.metadata["space"].axes) == axes
+    assert [axis.name for axis in job.target.metadata["space"].axes] == list(axes)
+    with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
+        assert file.series[0].axes.lower() == axes
+    shown = [f"{number} ({name})" for number, name in enumerate(axes[:-2])]
+    if axes != "zyx":
+        assert f"along {'axes' if len(shown) > 1 else 'axis'} {', '.join(shown)}" in str(
+            info.inferred
+        )
+
+
+def test_an_axis_without_a_name_has_one_form(tmp_path: Path) -> None:
+    """It is called by its number, by info as well as by errors."""
+    (tmp_path / "scan").mkdir()
+    for n in range(4):
+        tifffile.imwrite(tmp_path / "scan" / f"img_{n // 2}_ch{n % 2}.tif", volume(20, 30))
+    assert "axes      axis 0, c, y, x" in run("info", tmp_path / "scan")
+    command = ("plan", tmp_path / "scan", tmp_path / "a.ome.zarr", "--chunks", 1)
+    assert "but the axes are axis 0, c, y, x;" in fail(*command, code=2)

@@ -50,6 +50,16 @@ def test_an_unknown_option_is_reported_first(given: dict[str, Any]) -> None:
         dask_io.split("brain.nii.gz", "out", **given)
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"), [("force", "overwrite"), ("compression", "codec"), ("threads", "workers")]
+)
+def test_words_of_other_programs_are_understood(word: str, meant: str) -> None:
+    """As on the command line; the nearest spelling of force would be source."""
+    given: dict[str, Any] = {"chunks": 1, word: True}
+    with pytest.raises(TypeError, match=f"unknown option {word}; did you mean {meant}\\?"):
+        dask_io.split("brain.nii.gz", "out", **given)
+
+
 def test_a_missing_path_suggests_a_similar_one(tmp_path: Path) -> None:
     """As the command line does."""
     np.save(tmp_path / "brain.npy", np.zeros(3))

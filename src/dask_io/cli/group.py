@@ -32,20 +32,6 @@ LOG = "dask_io.log"
 """Key in the context for the file of ``--log``."""
 
 # What other programs call our options.
-_OTHER_NAMES = {
-    "--force": "--overwrite",
-    "--replace": "--overwrite",
-    "--compression": "--codec",
-    "--compressor": "--codec",
-    "--threads": "--workers",
-    "--jobs": "--workers",
-    "--mem": "--memory",
-    "--chunk": "--chunks",
-    "--chunk-size": "--chunks",
-    "--chunksize": "--chunks",
-    "--roi": "--region",
-    "--silent": "--quiet",
-}
 _EXTRA = re.compile(r"got unexpected extra arguments? \((.*)\)")
 # The beginning of every log, by which a later run knows that it may append to the file.
 _TIME, _LOG_HEAD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "), 20
@@ -166,13 +152,17 @@ def no_icechunk_log() -> Iterator[None]:
 
 def _explain(error: click.UsageError) -> str:
     """Return the message of a usage error, with the option or the quotes that were meant."""
-    from dask_io.errors import did_you_mean  # noqa: PLC0415  # only click is loaded for --help
+    from dask_io.errors import (  # noqa: PLC0415  # only click is loaded for --help
+        OTHER_WORDS,
+        did_you_mean,
+    )
 
     message = _clause(error.format_message())
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         name = error.option_name
         known = [each for param in error.ctx.command.params for each in param.opts]
-        if (other := _OTHER_NAMES.get(name)) in known:
+        other = f"--{OTHER_WORDS.get(name.lstrip('-').replace('-', '_'))}"
+        if other in known:
             return f"no such option {name}; did you mean {other}?"
         return f"no such option {name}{did_you_mean(name, known)}"
     if isinstance(error, click.exceptions.NoSuchCommand):

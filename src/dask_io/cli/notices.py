@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dask_io.cli.group import current_log, one_line, say
+from dask_io.errors import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dask_io.engine.run import Progress
     from dask_io.report.progress import Watch
     from dask_io.report.summary import Move
+    from dask_io.stores.space import Space
     from dask_io.stores.store import Target
 
     AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob | OnePart | ProcessJob
@@ -58,6 +60,7 @@ def remarks(job: AnyJob) -> Iterator[str]:
     """Yield what the user should know about the axes, the region and the codec of a target."""
     if job.inferred_axes:
         yield f"axes are taken as {job.inferred_axes}; give other names with --axes"
+    yield from _left_out(job)
     yield from _spacing(job)
     yield from _hidden_orientation(job)
     if job.resolved:
@@ -77,15 +80,37 @@ def _spacing(job: AnyJob) -> Iterator[str]:
     is_image = target.format == "ome-zarr"
     if (is_image or one.gives_space) and (line := spacing_line(space)):
         yield line
-    own = space if one.gives_space else one.source.metadata.get(SPACE)
+    own = space if one.gives_steps else one.source.metadata.get(SPACE)
     if is_image and (names := unknown_steps(space, own)):
         steps = "step" if len(names) == 1 else "steps"
         verb = "is" if len(names) == 1 else "are"
-        along = " and ".join(names)
-        yield (
-            f"the {steps} along {along} {verb} not known and written as 1; give --spacing and "
-            "--unit"
-        )
+        given = "--spacing" if one.gives_space and _has_units(space) else "--spacing and --unit"
+        yield f"the {steps} along {in_words(names)} {verb} not known and written as 1; give {given}"
+
+
+def _has_units(space: Space) -> bool:
+    return any(axis.unit for axis in space.axes)
+
+
+def _left_out(job: AnyJob) -> Iterator[str]:
+    """Yield what else is in the file of an image, and will not be in the target."""
+    from dask_io.jobs.job import JointJob  # noqa: PLC0415  # loaded on use
+    from dask_io.stores.spec import IMAGES, LEVELS  # noqa: PLC0415  # loaded on use, as above
+
+    one = job if isinstance(job, JointJob) else _single(job)
+    found = {} if one is None else one.source.metadata
+    if one is not None and (others := found.get(IMAGES)):
+        name, images = one.source.place, len(others) + 1
+        if one.source.block_names is not None:
+            yield f"files have {images} images, of which only the first is read"
+        else:
+            yield (
+                f"{name} has {images} images, of which only the first is read; choose another one, "
+                f"as in {name}::/1"
+            )
+    if levels := found.get(LEVELS):
+        more = "a smaller level" if len(levels) == 1 else f"{len(levels)} smaller levels"
+        yield f"the image has {more} (a pyramid), of which nothing is kept"
 
 
 def _hidden_orientation(job: AnyJob) -> Iterator[str]:
@@ -115,7 +140,7 @@ def _unspecified_codecs(job: AnyJob) -> Iterator[str]:
     if target is None or target.metadata.get("zarr_format") != _NEWEST_ZARR:
         return
     if found := find_unspecified(target.metadata.get("codecs", ()), target.dtype):
-        names = " and ".join(found)
+        names = in_words(found)
         yield (
             f"the Zarr specification does not have the codec {names}, so that some readers cannot "
             "decode it; zstd, gzip and blosc are in it"

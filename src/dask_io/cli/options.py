@@ -84,6 +84,11 @@ memory = click.option(
     metavar="SIZE",
     help="Memory budget, e.g. 4GiB or 4GB.  [default: half of available]",
 )
+memory_to_resume = click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory budget, e.g. 4GiB or 4GB.  [default: that of the first run]",
+)
 strategy = click.option(
     "--strategy",
     default="auto",
@@ -121,7 +126,8 @@ casting = click.option(
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
     metavar="RULE",
     help="Conversions that --dtype may do, as in NumPy: no, equiv, safe (no value changes; the "
-    "default), same_kind, unsafe.",
+    "default), same_kind, unsafe. Integers that do not fit wrap around; nothing is clipped or "
+    "scaled.",
 )
 format_ = click.option("--format", metavar="F", help="Format of the target, such as zarr.")
 codec = click.option(
@@ -190,6 +196,11 @@ max_rate = click.option(
     "--max-rate",
     metavar="SIZE",
     help="Most bytes read and written per second, e.g. 100MB.  [default: no limit]",
+)
+max_rate_to_resume = click.option(
+    "--max-rate",
+    metavar="SIZE",
+    help="Most bytes read and written per second, e.g. 100MB.  [default: that of the first run]",
 )
 verify = click.option(
     "--verify", is_flag=True, help="Read the target back and compare its checksums."

@@ -269,7 +269,7 @@ def merge(src: str, dst: str, **given: Any) -> None:
 @click.option(
     "--chunks",
     metavar="C,C,...",
-    help="Blocks of each region.  [default: one block; as source for groups]",
+    help="Blocks of each region.  [default: as source in Zarr, HDF5 and NetCDF; else one block]",
 )
 @options.running
 def extract(src: str, dst: str, **given: Any) -> None:
@@ -300,12 +300,12 @@ def extract(src: str, dst: str, **given: Any) -> None:
 
 @commands.command()
 @click.argument("dst")
-@options.memory
+@options.memory_to_resume
 @options.strategy
 @options.objective
 @options.device
 @options.workers
-@options.max_rate
+@options.max_rate_to_resume
 @click.option("--source", metavar="SRC", help="New location of the source, if it was moved.")
 @options.consume
 @options.verify

@@ -13,8 +13,10 @@ from dask_io.codecs.registry import CODECS
 _MOST_SHOWN = 9
 
 
-def parse_codec(text: str) -> list[dict[str, Any]]:
+def parse_codec(text: str, known: str = "") -> list[dict[str, Any]]:
     """Parse a codec as users write it: a compressor with its parameters, and checksums.
+
+    The message for an unknown codec lists those `known` to a format, by default all codecs.
 
     Raises
     ------
@@ -31,7 +33,7 @@ def parse_codec(text: str) -> list[dict[str, Any]]:
     """
     if text == "none":
         return []
-    configs = [_parse_one(part) for part in text.split("+")]
+    configs = [_parse_one(part, known) for part in text.split("+")]
     try:
         Chain(configs, np.dtype(np.uint8), 1)
     except ValueError as error:
@@ -39,13 +41,13 @@ def parse_codec(text: str) -> list[dict[str, Any]]:
     return configs
 
 
-def _parse_one(text: str) -> dict[str, Any]:
+def _parse_one(text: str, known: str) -> dict[str, Any]:
     name, *given = text.split(":")
     parameters = CODECS[name].parameters if name in CODECS else None
     if parameters is None:
         chosen = (codec.name for codec in CODECS.values() if codec.parameters is not None)
-        known = ", ".join(["none", *chosen])
-        raise ValueError(f"'{name}' is unknown; choose one of {known}")
+        known = known or f"one of {', '.join(['none', *chosen])}"
+        raise ValueError(f"'{name}' is unknown; choose {known}")
     if len(given) > len(parameters):
         raise ValueError(
             f"'{text}' has too many parameters; {name} takes at most {len(parameters)}"

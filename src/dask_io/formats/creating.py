@@ -206,6 +206,23 @@ def chunks_by_pattern(
     return slices_by_names(pattern_of(place, n_axes)) or None
 
 
+def keeps_chunks(
+    path: str | os.PathLike[str] | Location,
+    format: str | None = None,  # noqa: A002 - the word that users know
+    storage_options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Tell whether a target keeps the chunks of its source, as the arrays of a group do.
+
+    Examples
+    --------
+    >>> keeps_chunks("a.zarr"), keeps_chunks("a.ome.zarr"), keeps_chunks("a.npy"), keeps_chunks("a")
+    (True, True, False, False)
+    """
+    root, _ = split_target(locate(path, storage_options), format)
+    row = row_of(root.name) if format is None else find_row(format)
+    return row is not None and (row.holds_trees or row.name == "ome-zarr")
+
+
 def _with_stored_space(blocks: Blocks, header: bytes) -> Blocks:
     """Drop the part of the space that a single file cannot store, so that it is reported."""
     spec = blocks.spec

@@ -132,8 +132,8 @@ class Job(Runnable):
     data that comes from it is durable. `outlet` is the state of an interrupted run that the job
     resumes. `storage_options` connect to the object store of the target. A `member` is one of
     several arrays that are moved together. `gives_space` tells that the user, not the source,
-    describes the axes. `requested` is the strategy that the user gave, `objective` the objective of
-    ``"auto"``.
+    describes the axes, `gives_steps` that this includes the distances along them. `requested` is
+    the strategy that the user gave, `objective` the objective of ``"auto"``.
     """
 
     plan: AnyPlan
@@ -147,6 +147,7 @@ class Job(Runnable):
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     member: bool = False
     gives_space: bool = False
+    gives_steps: bool = False
     requested: str = "auto"
     objective: Objective = Objective.TIME
     sidecar: bool = True

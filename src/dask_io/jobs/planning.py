@@ -97,6 +97,10 @@ class Disks(NamedTuple):
         return cls(device, are_apart(source, target), room)
 
 
+# Formats of images, which define the units that programs understand.
+_FORMATS_WITH_UNITS = frozenset(("ome-zarr", "tiff", "nifti", "precomputed"))
+
+
 class _PlannedTarget(NamedTuple):
     """A target with the values that planning needs."""
 
@@ -165,6 +169,9 @@ def _describe_requested(
         metadata=metadata,
         storage_options=settings.storage_options,
     )
+    given = settings.given_space
+    if given is not None and target.format in _FORMATS_WITH_UNITS:
+        given.refuse_units(metadata[SPACE], target.format)
     if dtype != store.dtype and not np.can_cast(dtype, target.dtype, "equiv"):
         raise UsageError(
             f"{target.format} stores {dtype} as {target.dtype}, but elements are {store.dtype} and "
@@ -340,6 +347,7 @@ def _plan_move(
         settings.max_rate,
         storage_options=settings.storage_options,
         gives_space=settings.given_space is not None,
+        gives_steps=settings.spacing is not None,
         requested=settings.strategy,
         objective=settings.objective,
         sidecar=settings.sidecar,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.identity import Identity
 from dask_io.engine.problem import converted
-from dask_io.errors import DataError
+from dask_io.errors import DataError, StorageError
 from dask_io.formats.places import journal_at
 from dask_io.formats.reopening import reopen_source
 from dask_io.geometry import Axis, Grid, Region
@@ -44,6 +44,8 @@ _TREES = frozenset({TREE, "file", "group"})
 
 START_AGAIN = "start again: run the first command with --overwrite"
 """Advice if an interrupted run cannot be resumed."""
+MOVED = "check the path; if the source was moved, give its new place with --source"
+"""Advice if the source of an interrupted run is not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,12 @@ class JobRecord:
             freed = freed_in(read_lines(journal) if journal else ())
         except ValueError as error:
             raise DataError(str(journal), [str(error)]) from error
-        source = self._reopen(at, frozenset(freed), storage_options)
+        try:
+            source = self._reopen(at, frozenset(freed), storage_options)
+        except StorageError as error:
+            if at is not None or not error.is_absent:
+                raise
+            raise StorageError(error.path, error.reason, MOVED) from error
         unknown = next((index for index in freed if index not in source.grid), None)
         if unknown is not None:
             problem = f"lists a block {join(unknown)} that the source does not have"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
 from dask_io.errors import UsageError
-from dask_io.formats.creating import names_one_file
+from dask_io.formats.creating import chunks_by_pattern, keeps_chunks, names_one_file
 from dask_io.formats.opening import open_source
 from dask_io.formats.places import has_field
 from dask_io.formats.several_targets import region_places
@@ -139,30 +139,55 @@ def plan_extract(
     if len(given) == 1:
         one = replace(settings, region=given[0])
         series = plan_tree_extract(source, target, chunks, one, alone=alone)
-        return series or plan_array(source, target, -1 if chunks is None else chunks, one)
+        if series is not None or chunks is not None:
+            return series or plan_array(source, target, chunks, one)
+        store = source_of(source, settings.storage_options)
+        window = window_of(store, given[0], settings)
+        usual = _usual_chunks(store, window, target, settings)
+        return plan_array(BlockArray(store), target, usual, one)
     tree = find_tree(source, settings.storage_options)
     if tree is not None and not tree.levels:
         raise UsageError(
             f"{tree.place} holds several arrays, of which one region is written at a time; extract "
             f"the regions one by one, or give one array, as in {name_one(tree)}"
         )
-    chunks = -1 if chunks is None else chunks
     store = source_of(source, settings.storage_options)
     windows = [window_of(store, ranges, settings) for ranges in given]
+    # Regions of an image are images.
+    format_ = settings.format or (store.format if tree is None else "ome-zarr")
     names = region_places(
         target,
         len(windows),
-        format=settings.format or store.format,
-        one_file=chunks == -1,
+        format=format_,
+        one_file=chunks in (None, -1),
         codec=settings.codec,
         overwrite=settings.overwrite,
         storage_options=settings.storage_options,
     )
     orders = settings.orders(len(windows))
     requested = [
-        RequestedTarget(*each) for each in zip(names, [chunks] * len(windows), orders, strict=True)
+        RequestedTarget(
+            name, _usual_chunks(store, window, name, settings) if chunks is None else chunks, order
+        )
+        for window, name, order in zip(windows, names, orders, strict=True)
     ]
     return plan_several(store, windows, requested, settings)
+
+
+def _usual_chunks(
+    store: Source, window: Source, target: str | PathLike[str], settings: Settings
+) -> Chunks:
+    """Return the chunks of a region without others: those of the source, or one block.
+
+    A pattern of slices has chunks of its own. Formats that hold groups, such as Zarr, keep chunks.
+    """
+    by_pattern = chunks_by_pattern(target, len(window.grid.shape), settings.storage_options)
+    if by_pattern is not None:
+        return by_pattern
+    if not keeps_chunks(target, settings.format, settings.storage_options):
+        return -1
+    pairs = zip(store.grid.longest, window.grid.shape, strict=True)
+    return tuple(max(1, min(pair)) for pair in pairs)
 
 
 def plan_layouts(

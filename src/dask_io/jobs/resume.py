@@ -108,7 +108,8 @@ def _plan_not_begun(place: Location, record: JobRecord, settings: Settings) -> J
     planned = plan_rest(identity.source, target, Ledger(target.grid), settings)
     check_room([planned])
     outlet = Outlet(target, record.to_bytes(), identity=identity)
-    return replace(planned, outlet=outlet, gives_space=record.gives_space)
+    given = record.gives_space
+    return replace(planned, outlet=outlet, gives_space=given, gives_steps=given)
 
 
 def _contains_other_data(place: Location) -> UsageError:
@@ -154,7 +155,8 @@ def _plan_resume(
         raise
     consumption = Consumption(identity, target, removes=removes) if record.consume else None
     outlet = Outlet(target, ledger=ledger, consumption=consumption, identity=identity)
-    return replace(planned, outlet=outlet, gives_space=record.gives_space)
+    given = record.gives_space
+    return replace(planned, outlet=outlet, gives_space=given, gives_steps=given)
 
 
 def refuse_late_consuming(place: Location, settings: Settings) -> None:

@@ -12,7 +12,7 @@ from dask_io.codecs.cores import usable_cores
 from dask_io.config import configured
 from dask_io.engine.machine import available_memory
 from dask_io.engine.measure import check_device_name
-from dask_io.errors import UsageError, did_you_mean
+from dask_io.errors import OTHER_WORDS, UsageError, did_you_mean
 from dask_io.geometry.ranges import Ranges
 from dask_io.planning import Objective, check_strategy, parse_objective
 from dask_io.storage.medium import Durability
@@ -80,8 +80,8 @@ class Options(TypedDict, total=False):
         Type of the target's elements, such as ``"float32"``; by default the source's.
     casting
         Allowed conversions, as in NumPy: ``"safe"`` (the default) preserves values,
-        ``"same_kind"`` may round them, ``"unsafe"`` allows all. ``"no"`` and ``"equiv"`` are
-        stricter.
+        ``"same_kind"`` may round them, and integers that do not fit wrap around, ``"unsafe"``
+        allows all. ``"no"`` and ``"equiv"`` are stricter. Nothing is clipped or scaled.
     format_version
         Version of the target's format, 2 or 3 for Zarr; by default the source's, else the newest.
     codec
@@ -390,7 +390,10 @@ def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
         If there is one.
     """
     if unknown := sorted(set(given).difference(known)):
+        other = OTHER_WORDS.get(unknown[0])
         guess = did_you_mean(unknown[0], known)
+        if other in known:
+            guess = f"; did you mean {other}?"
         raise TypeError(f"unknown option {', '.join(unknown)}{guess}")
 
 

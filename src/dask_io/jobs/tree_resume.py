@@ -12,7 +12,7 @@ from dask_io.formats.registry import find_row
 from dask_io.hierarchy.cut import cut_tree
 from dask_io.hierarchy.select import select
 from dask_io.jobs.job import Complete, Job
-from dask_io.jobs.record import START_AGAIN, refuse_changed
+from dask_io.jobs.record import MOVED, START_AGAIN, refuse_changed
 from dask_io.jobs.resume import make_complete, plan_recorded
 from dask_io.jobs.tree_job import SeriesJob, complete_tree, refuse_changed_tree
 from dask_io.jobs.tree_plan import plan_into
@@ -89,7 +89,8 @@ def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
     """
     place, options = settings.source or record.source, settings.storage_options
     if is_absent(at := locate(place, options)):
-        raise StorageError(str(at), "no such file or directory", "check the path")
+        advice = "check the path" if settings.source else MOVED
+        raise StorageError(str(at), "no such file or directory", advice)
     each = record.divided is not None or bool(record.selected)
     tree = find_tree(place, options, each=each)
     if tree is None:

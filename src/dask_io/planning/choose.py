@@ -50,6 +50,8 @@ _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
 
 ABOUT_AS_FAST = 1.02
 """How many times the fastest predicted time counts as equally fast, if it saves seeks."""
+WORTH_SCRATCH = 1.05
+"""How many times the time with scratch files other plans must take, so that scratch is used."""
 # How many times the fastest predicted time is acceptable to save memory.
 _PATIENCE = 1.1
 # The least staging, in bytes, of a plan that saves memory: a few slabs for each thread.
@@ -150,6 +152,7 @@ def plan_auto(
 
     Ties are broken by the fewest seeks, then the least memory touched, then the fewest steps, then
     the order of `STRATEGIES`. Times within a factor of `ABOUT_AS_FAST` of the shortest are ties.
+    Plans with scratch files must be faster than all others by a factor of `WORTH_SCRATCH`.
     A plan with more staging may have a few more seeks.
 
     Parameters
@@ -197,9 +200,20 @@ def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
 
 def _about_fastest(problem: Problem, plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
     """Return the plan with the fewest seeks among the fastest, if possible with more staging."""
+    plans = _without_scratch(plans, device)
     longest = ABOUT_AS_FAST * min(predict_seconds(plan, device) for plan in plans)
     found = min((plan for plan in plans if predict_seconds(plan, device) <= longest), key=_ties)
     return _with_room_to_write(problem, found, device, longest)
+
+
+def _without_scratch(plans: Sequence[AnyPlan], device: Device) -> Sequence[AnyPlan]:
+    """Leave out plans with scratch files, unless one is clearly faster than all others."""
+    direct = [plan for plan in plans if not plan.scratch_bytes]
+    if not direct:
+        return plans
+    with_scratch = min(predict_seconds(plan, device) for plan in plans)
+    without = min(predict_seconds(plan, device) for plan in direct)
+    return direct if with_scratch * WORTH_SCRATCH > without else plans
 
 
 def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[AnyPlan]:

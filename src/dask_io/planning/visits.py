@@ -82,7 +82,9 @@ def explain_visits(plan: AnyPlan | Sweeps | Series) -> str:
         why = f" with the {' and '.join(sorted(strategies))} strategy"
     enough = f"--memory {at_least(needed)}{other} is enough to read and write every block once"
     if "sweep" in other:
-        enough += " (without --strategy, a faster plan may be chosen)"
+        enough = (
+            f"to read and write every block once, give --strategy sweep --memory {at_least(needed)}"
+        )
     return f"{_how_often(plan)}{why}; {enough}"
 
 

@@ -30,6 +30,9 @@ _FIRST, _LONGEST, _JSON = 10.0, 300.0, 1.0
 _MOST_PERCENT = 99
 # The part of the work after which its speed is known.
 _STEADY = 0.05
+# What a narrow terminal leaves out first; its bar, and the columns around it.
+_LEAST_IMPORTANT = ("blocks", "bytes", "speed", "memory")
+_BAR, _AROUND = 12, 2
 
 
 class Lines(Protocol):
@@ -128,27 +131,32 @@ class Watch:
             return None
         return max(0, now - self.n_bytes_before)
 
-    def numbers(self) -> str:
-        """Return the counts, rates, memory and time left, as far as they are known."""
+    def numbers(self, width: int | None = None) -> str:
+        """Return the counts, rates, memory and time left, as far as they are known.
+
+        The less important ones are left out as long as the text is longer than `width`.
+        """
         now = self.latest
         if now is not None and self.is_done:
             moved, units = format_bytes(now.n_bytes), count(now.n_blocks, self.unit)
             return f"100%, {moved}, {units}, {format_seconds(self.seconds)}"
         if now is None or now.n_bytes_written >= now.n_bytes:
             return format_seconds(self.seconds)
-        # The most important first, because narrow terminals cut the end.
-        parts = [f"{self.percent}%"]
+        parts = {"percent": f"{self.percent}%"}
         if (left := self.seconds_left) is not None:
-            parts.append(f"{format_seconds(left) if left < 1 else format_whole(left)} left")
-        parts += [
-            format_speed(now.n_bytes_written - now.n_bytes_skipped, self.seconds),
-            format_part(now.n_bytes_written, now.n_bytes),
-            f"{now.n_blocks_written:,}/{now.n_blocks:,} {self.unit}s",
-        ]
+            parts["left"] = f"{format_seconds(left) if left < 1 else format_whole(left)} left"
+        parts |= {
+            "speed": format_speed(now.n_bytes_written - now.n_bytes_skipped, self.seconds),
+            "bytes": format_part(now.n_bytes_written, now.n_bytes),
+            "blocks": f"{now.n_blocks_written:,}/{now.n_blocks:,} {self.unit}s",
+        }
         used = self.memory
         if self.budget is not None and used is not None:
-            parts.append(f"memory {format_part(used, self.budget)}")
-        return ", ".join(parts)
+            parts["memory"] = f"memory {format_part(used, self.budget)}"
+        for name in _LEAST_IMPORTANT:
+            if width is not None and len(", ".join(parts.values())) > width:
+                parts.pop(name, None)
+        return ", ".join(parts.values())
 
     def line(self) -> str:
         """Return the progress as one line."""
@@ -327,10 +335,11 @@ def _bar(watch: Watch, stream: TextIO, *, stays: bool) -> Iterator[None]:
 
     class Numbers(ProgressColumn):
         def render(self, task: Task) -> Text:  # noqa: ARG002  # the latest progress counts
-            return Text(watch.numbers(), overflow="ellipsis", no_wrap=True)
+            width = console.width - len(watch.phase) - _BAR - _AROUND
+            return Text(watch.numbers(width), overflow="ellipsis", no_wrap=True)
 
     console = Console() if _in_jupyter() else Console(file=stream)
-    bar = Bar(Phase(), BarColumn(bar_width=12), Numbers(), console=console, transient=True)
+    bar = Bar(Phase(), BarColumn(bar_width=_BAR), Numbers(), console=console, transient=True)
     bar.add_task("", total=1.0)
     with bar:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.orientation import directions, is_oblique
-from dask_io.stores.space import AxisType
+from dask_io.stores.space import AxisType, shown_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def space_to_json(space: Space | None) -> dict[str, Any] | None:
 
 def space_rows(space: Space) -> Iterator[tuple[str, str]]:
     """Yield a line for the steps or the units of the axes, their types, origin and directions."""
-    names = [axis.name or f"axis {n}" for n, axis in enumerate(space.axes)]
+    names = shown_names(axis.name for axis in space.axes)
     if space.affine is not None:
         steps = map(_with_unit, space.affine.steps, space.axes)
         yield "spacing", ", ".join(map("{}: {}".format, names, steps))
@@ -83,8 +83,13 @@ def spacing_line(space: Space) -> str:
     if space.affine is None:
         return ""
     listed = [
-        (axis, f"{axis.name or f'axis {n}'}: ", step)
-        for n, (axis, step) in enumerate(zip(space.axes, space.affine.steps, strict=True))
+        (axis, f"{name}: ", step)
+        for axis, name, step in zip(
+            space.axes,
+            shown_names(axis.name for axis in space.axes),
+            space.affine.steps,
+            strict=True,
+        )
         if axis.type is not AxisType.CHANNEL
     ]
     units = {axis.unit for axis, _, _ in listed}
@@ -97,8 +102,8 @@ def spacing_line(space: Space) -> str:
 def unknown_steps(space: Space, own: Space | None) -> list[str]:
     """Return the names of the axes of space along which a source does not know the step.
 
-    `space` is that of the target, in which unknown steps are 1 and have no unit, `own` that of the
-    source. If neither knows any unit, steps that the source has are its own.
+    `space` is that of the target, in which unknown steps are 1, `own` that of the source, or what
+    the user gave instead. If neither knows any unit, steps that the source has are its own.
     """
     if space.affine is None:
         return []
@@ -107,6 +112,12 @@ def unknown_steps(space: Space, own: Space | None) -> list[str]:
         for axis, step in zip(space.axes, space.affine.steps, strict=True)
         if axis.type is AxisType.SPACE
     ]
-    if own is not None and own.affine is not None and not any(axis.unit for axis, _ in spatial):
+    has_steps = own is not None and own.affine is not None
+    if has_steps and not any(axis.unit for axis, _ in spatial):
         return []
-    return [axis.name or "" for axis, step in spatial if axis.unit is None and step == 1]
+    # A unit that the user gives does not make a step known.
+    return [
+        axis.name or ""
+        for axis, step in spatial
+        if step == 1 and not (has_steps and axis.unit is not None)
+    ]

@@ -9,7 +9,7 @@ from dask_io.planning import Seeks, explain_visits, memory_for_lower_bound, pred
 from dask_io.planning.describe import table
 from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
 from dask_io.report.space import space_rows
-from dask_io.stores.space import Space
+from dask_io.stores.space import Space, shown_names
 from dask_io.stores.spec import CODECS_OF_FILES, SPACE
 from dask_io.units import at_least, by, count, format_bytes, format_seconds
 
@@ -206,7 +206,7 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if metadata.get("fill_value") is not None:
         yield "fill", _brief(str(metadata["fill_value"]))
     if metadata.get("dimension_names"):
-        yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
+        yield "axes", _brief(", ".join(shown_names(metadata["dimension_names"])))
     if isinstance(space := metadata.get(SPACE), Space):
         yield from ((name, printable(value)) for name, value in space_rows(space))
     if metadata.get("note"):

@@ -8,6 +8,8 @@ from itertools import groupby
 from string import Formatter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from dask_io.stores.axis_words import axes_by_word
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -161,6 +163,25 @@ class BlockNames:
         return tuple(sorted(each.axis for each in self._fields if each.kind == "slice"))
 
     @property
+    def words(self) -> dict[int, str]:
+        """The names of axes along which files are slices: t, c or z, if words give different ones.
+
+        Examples
+        --------
+        >>> BlockNames("scan_t{0:slice}_ch{1:slice}.tif", n_axes=4).words
+        {0: 't', 1: 'c'}
+        """
+        # Digits end a text, as in t00_z{0:slice}, where t numbers nothing.
+        parts = [re.split("[0-9]+", each.literal) for each in self._fields]
+        texts, places = list[str](), dict[int, int]()
+        for each, literals in zip(self._fields, parts, strict=True):
+            texts += literals
+            places[len(texts) - 1] = each.axis if each.kind == "slice" else -1
+        found = axes_by_word(texts)
+        named = {places[at]: word for at, word in found.items() if word and places.get(at, -1) >= 0}
+        return named if len(set(named.values())) == len(named) else {}
+
+    @property
     def axes(self) -> frozenset[int]:
         """The axes along which files are numbered; all others are not cut."""
         return frozenset(each.axis for each in self._fields)
@@ -183,9 +204,12 @@ class BlockNames:
     @property
     def meaning(self) -> str:
         """What each number means, in the order of the name."""
+        # A volume in slices along z is the usual case.
+        shown = {} if set(self.words.values()) == {"z"} else self.words
+        words = {axis: f" ({word})" for axis, word in shown.items()}
         meanings = []
         for meaning, fields in groupby(self._fields, lambda each: each.meaning):
-            axes = [str(each.axis) for each in fields]
+            axes = [f"{each.axis}{words.get(each.axis, '')}" for each in fields]
             meanings.append(
                 f"{meaning} along {'axes' if len(axes) > 1 else 'axis'} {', '.join(axes)}"
             )

@@ -17,6 +17,7 @@ CASTINGS: tuple[Casting, ...] = get_args(Casting)
 """NumPy's rules for converting values, the strictest first."""
 # Kinds of numbers, which can be converted to each other, and strings, only to their own kind.
 _NUMBERS, _TEXTS = "biufc", "SU"
+_UNCHANGED = "nothing is clipped or scaled"
 
 
 def check_dtype(dtype: np.dtype[Any]) -> str:
@@ -89,7 +90,7 @@ def check_cast(stored: np.dtype[Any], dtype: np.dtype[Any], casting: Casting) ->
     >>> check_cast(np.dtype("f4"), np.dtype("f8"), "safe")
     ''
     >>> check_cast(np.dtype("f8"), np.dtype("f4"), "safe")
-    'float64 to float32 is not safe; allow it with --casting same_kind'
+    'float64 to float32 is not safe, because it rounds values; allow it with --casting same_kind'
     """
     kinds = stored.kind, dtype.kind
     can_be = all(kind in _NUMBERS for kind in kinds) or (
@@ -100,7 +101,31 @@ def check_cast(stored: np.dtype[Any], dtype: np.dtype[Any], casting: Casting) ->
     if np.can_cast(stored, dtype, casting):
         return ""
     enough = next(word for word in CASTINGS if np.can_cast(stored, dtype, word))
-    return f"{stored} to {dtype} is not {casting}; allow it with --casting {enough}"
+    loss = f", because {found}" if (found := _loss(stored, dtype)) else ""
+    return f"{stored} to {dtype} is not {casting}{loss}; allow it with --casting {enough}"
+
+
+def _loss(stored: np.dtype[Any], dtype: np.dtype[Any]) -> str:
+    """Return what a conversion does to values that do not fit; empty if all fit.
+
+    Examples
+    --------
+    >>> _loss(np.dtype("u2"), np.dtype("u1"))
+    'values that do not fit wrap around (nothing is clipped or scaled)'
+    """
+    if np.can_cast(stored, dtype, "safe"):
+        return ""
+    if dtype.kind in _TEXTS:
+        return "it cuts off texts that are too long"
+    if dtype.kind == "b":
+        return "all values but 0 become true"
+    drops = "it drops imaginary parts" if stored.kind == "c" and dtype.kind != "c" else ""
+    if dtype.kind in "fc":
+        return f"{drops} and rounds values" if drops else "it rounds values"
+    if stored.kind in "iu":
+        return f"values that do not fit wrap around ({_UNCHANGED})"
+    cuts = f"{drops} and fractions" if drops else "it cuts off fractions"
+    return f"{cuts}, and values that do not fit become any number ({_UNCHANGED})"
 
 
 def cast_metadata(

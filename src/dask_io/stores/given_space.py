@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from math import isclose, isfinite
 from typing import Any, TypeAlias
 
-from dask_io.errors import UsageError
+from dask_io.errors import UsageError, did_you_mean
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
 from dask_io.stores.spec import SPACE
-from dask_io.stores.unit_words import is_same_unit, length_ratio, unit_word
+from dask_io.stores.unit_words import LENGTHS, TIMES, is_same_unit, length_ratio, unit_word
 
 Words: TypeAlias = str | Sequence[str | None]
 Numbers: TypeAlias = str | float | Sequence[float] | Mapping[str, float]
@@ -25,6 +25,8 @@ _TYPES = {
     "channel": AxisType.CHANNEL,
     "channels": AxisType.CHANNEL,
 }
+_UNITS = {AxisType.SPACE: (LENGTHS, "length"), AxisType.TIME: (TIMES, "time")}
+_USUAL = {AxisType.SPACE: "micrometer or nm", AxisType.TIME: "second or ms"}
 
 
 def type_of(name: str) -> AxisType:
@@ -86,18 +88,24 @@ class GivenSpace:
             If the array has another number of axes.
         """
         space = metadata.get(SPACE) or _named(metadata.get("dimension_names"), n_axes)
+        names = self.axes
+        if names is not None and len(names) == 1 < n_axes == len(set(names[0])) == len(names[0]):
+            # As in zyx, which stands for z,y,x.
+            names = tuple(names[0])
         numbers = None if isinstance(self.spacing, dict) else self.spacing
-        for word, given in (("axes", self.axes), ("spacing", numbers), ("unit", self.units)):
+        for word, given in (("axes", names), ("spacing", numbers), ("unit", self.units)):
             if given is not None and len(given) != n_axes and (word == "axes" or len(given) > 1):
+                found = ",".join(str(each or "") for each in given)
+                axes_ = "1 axis" if len(given) == 1 else f"{len(given)} axes"
                 raise UsageError(
-                    f"{word} {','.join(str(each or '') for each in given)} is for {len(given)} "
-                    f"axes, but the source has {n_axes}; give one for each axis"
+                    f"{word} {found} is for {axes_}, but the source has {n_axes}; give one for "
+                    "each axis, and separate them by commas"
                 )
         axes = tuple(space.axes)
-        if self.axes is not None:
+        if names is not None:
             axes = tuple(
                 axis if axis.name == name else SpaceAxis(name, axis.unit, type_of(name))
-                for axis, name in zip(axes, self.axes, strict=True)
+                for axis, name in zip(axes, names, strict=True)
             )
         if self.units is not None:
             each = _for_each(self.units, axes, [axis.unit for axis in axes])
@@ -112,6 +120,25 @@ class GivenSpace:
             each_step = _for_each(self.spacing, axes, [1.0] * n_axes)
             affine = _with_steps(affine, each_step)
         return Space(axes, affine)
+
+    def refuse_units(self, space: Space, format: str) -> None:  # noqa: A002 - the word that users know
+        """Refuse units that a format of images does not define; `space` has those of the user.
+
+        Raises
+        ------
+        UsageError
+            If an axis of space or time has such a unit.
+        """
+        for axis in space.axes if self.units is not None else ():
+            kind = axis.type or type_of(axis.name or "")
+            known, what = _UNITS.get(kind, (frozenset(), ""))
+            if axis.unit is None or not known or axis.unit in known:
+                continue
+            similar = did_you_mean(axis.unit, known)
+            usual = f"; write one such as {_USUAL[kind]}, or leave --unit out"
+            raise UsageError(
+                f"unit {axis.unit!r} is no unit of {what} in {format}{similar or usual}"
+            )
 
     def contradicts(self, metadata: Mapping[str, Any], n_axes: int) -> str:
         """Return the steps of a source that the user's spacing contradicts; empty if none.

@@ -24,6 +24,7 @@ from dask_io.storage.tally import Tally
 from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.not_kept import DIFFERING, is_same
 from dask_io.stores.scaling import BOUNDS, SCALING, RealValues, Scaling, scaling_in
+from dask_io.stores.slices import with_slice_steps
 from dask_io.stores.space import Space, crop, is_close
 from dask_io.stores.spec import SPACE
 from dask_io.stores.store import Access, SourceDefaults
@@ -89,7 +90,7 @@ def open_mosaic(
         if is_inside(index := tuple(map(call, locators, numbers)))
     }
     assert len(sources) == grids.files.n_blocks == len(opened), "every file has its place"
-    space = common_space(sources, grids.files, problems)
+    space = common_space(sources, grids.files, problems, names.slice_axes)
     problems.raise_if_any()
     return _scale_alike(folder, names, grids, sources, space)
 
@@ -112,6 +113,7 @@ def _open_files(
         if len(source.grid.shape) != len(numbers):
             found = f"{len(source.grid.shape)} axes, but its name numbers {len(numbers)}"
             problems.add(name, f"has {found}")
+            problems.advice = "give one field per axis; for slices along axis 0, write {0:slice}"
         for word in ("dtype", "layout"):
             if getattr(source, word) != getattr(first, word):
                 found, expected = getattr(source, word), getattr(first, word)
@@ -185,7 +187,10 @@ def first_missing(
 
 
 def common_space(
-    sources: Mapping[tuple[int, ...], Source], grid: Grid, problems: Problems
+    sources: Mapping[tuple[int, ...], Source],
+    grid: Grid,
+    problems: Problems,
+    slice_axes: tuple[int, ...] = (),
 ) -> Space | None:
     """Return the space of the array; record files that lie elsewhere in the world."""
     found = {index: source.metadata.get(SPACE) for index, source in sources.items()}
@@ -194,6 +199,7 @@ def common_space(
         return None
     # Files that do not say where they lie take the place that their names give them.
     known = {index: space for index, space in spaces.items() if space.is_known}
+    known = with_slice_steps(known, slice_axes) or known
     first_index, first = next(iter((known or spaces).items()))
     whole = crop(first, [-low for low in grid.block(first_index).start])
     if len(found) > 1 and all(space == first for space in known.values()):

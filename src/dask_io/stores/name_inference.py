@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError
+from dask_io.stores.axis_words import axes_by_word
 from dask_io.stores.block_names import BlockNames
 
 if TYPE_CHECKING:
@@ -24,19 +25,6 @@ _COLOURS, _LEAST_SIDE = (3, 4), 5
 _USUAL, _VOLUME = "tczyx", "zyx"
 _LETTER_BEFORE = re.compile(r"(?:.*[\W_])?([tczyx])[\W_]*", re.IGNORECASE | re.DOTALL)
 _LETTER_AFTER = re.compile(r"[\W_]*([tczyx])(?:[\W_].*)?", re.IGNORECASE | re.DOTALL)
-
-# Words before a number that never numbers blocks along y and x, and the axis they stand for.
-_WORDS = {
-    **dict.fromkeys(("t", "tp", "time", "timepoint", "frame"), "t"),
-    **dict.fromkeys(("c", "ch", "chan", "channel"), "c"),
-    **dict.fromkeys(("z", "slice", "plane"), "z"),
-    **dict.fromkeys(("s", "pos", "position", "page"), ""),
-}
-_WORD_BEFORE = re.compile(
-    rf"(?:.*[\W_]|.*[a-z](?=[A-Z]))?((?i:{'|'.join(_WORDS)}))[\W_]*", re.DOTALL
-)
-# In r0_c1, the letter c stands for a column.
-_ROW_BEFORE = re.compile(r"(?:.*[\W_])?r(?:ow)?[\W_]*", re.IGNORECASE | re.DOTALL)
 
 
 def guess_names(
@@ -129,10 +117,17 @@ def guess_names(
         return slices
     if chosen is None:
         fields = ", ".join(f"{{{axis}}}" for axis in range(n_axes))
-        found = (
-            f"the file names hold {len(seen.values)} numbers, which do not match the axes {fields}"
-        )
-        raise DataError(place, [found], _name_it(place, n_axes, suffix))
+        n_found = len(seen.values)
+        numbers = f"{n_found} number{'' if n_found == 1 else 's'}"
+        found = f"the file names hold {numbers}, but the axes are {fields}"
+        advice = _name_it(place, n_axes, suffix)
+        if is_of_file and 0 < len(varying) < n_axes:
+            groups = {group: axis for axis, group in enumerate(varying)}
+            n_all = n_axes + len(varying)
+            pattern = seen.write(groups, kind="slice", n_axes=n_all).pattern
+            each = f"if each file is one slice of an array with {n_all} axes"
+            advice += f"; {each}, give '{place}/{pattern}'"
+        raise DataError(place, [found], advice)
     by_letter = seen.by_letter(in_order)
     is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))
     kind = "offset" if is_offset else ""
@@ -241,10 +236,8 @@ class _Seen:
 
     def _words(self, groups: Collection[int]) -> dict[int, str]:
         """Return the axis of numbers after words such as z, t or channel, empty if unknown."""
-        has_rows = any(map(_ROW_BEFORE.fullmatch, self.literals))
-        matches = {group: _WORD_BEFORE.fullmatch(self.literals[group]) for group in groups}
-        words = {group: match[1].lower() for group, match in matches.items() if match is not None}
-        return {group: _WORDS[w] for group, w in words.items() if not (has_rows and w == "c")}
+        words = axes_by_word(self.literals)
+        return {group: words[group] for group in groups if group in words}
 
     def are_named_slices(self, n_axes: int, chosen: Collection[int] | None) -> bool:
         """Tell whether words before the numbers show that files are slices, not blocks.

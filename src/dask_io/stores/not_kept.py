@@ -20,7 +20,7 @@ from dask_io.stores.cf_attributes import (
 from dask_io.stores.kept_headers import headers_in
 from dask_io.stores.scaling import SCALED_FLOATS, SCALING, STORED_INTEGERS, scaling_in
 from dask_io.stores.space import Space, includes, is_close
-from dask_io.stores.spec import CHANNEL_NAMES, SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, IMAGES, LEVELS, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +38,8 @@ _LISTED_NAMES = {
     "extra_fields": "extra_fields",
     "user_block": "user_block",
     CHANNEL_NAMES: "channel_names",
-    "levels_of_image": "levels",
+    IMAGES: "other_images",
+    LEVELS: "levels",
     "texts_of_file": "description",
     "extended_header": "extended_header",
     STORED_INTEGERS: "stored_integers",

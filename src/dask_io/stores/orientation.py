@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import acos, degrees, hypot
 from typing import TYPE_CHECKING
 
-from dask_io.stores.space import OPPOSITE
+from dask_io.stores.space import OPPOSITE, shown_names
 
 if TYPE_CHECKING:
     from dask_io.stores.space import Affine, Space
@@ -74,7 +74,7 @@ def explain_hidden(space: Space) -> str:
     affine = space.affine
     if affine is None:
         return ""
-    names = [axis.name or f"axis {n}" for n, axis in enumerate(space.axes)]
+    names = shown_names(axis.name for axis in space.axes)
     columns = list(zip(*affine.matrix, strict=True))
     if found := directions(affine):
         ways = zip(names, found, strict=True)

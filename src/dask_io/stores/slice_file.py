@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.storage.tally import Tally
     from dask_io.stores.block_format import Format
+    from dask_io.stores.block_names import BlockNames
     from dask_io.stores.store import Access, BlockReader, Source
 
 _NAMES = "dimension_names"
@@ -36,16 +37,16 @@ _OF_ONE_FILE = OF_ONE_FILE | {_NAMES, "series"}
 
 def open_slice(
     format: Format,  # noqa: A002 - the word that users know
-    axes: tuple[int, ...],
+    names: BlockNames,
     path: Location,
 ) -> SliceFile:
-    """Open a file as a slice of an array along these axes; scaled values become real values."""
+    """Open a file with such a name as a slice of an array; scaled values become real values."""
     assert format.open_file is not None, f"files of {format.name} cannot be opened alone"
     source = format.open_file(path)
     scaling = scaling_in(source.metadata)
     if scaling is not None and not scaling.is_identity:
         source = RealValues(source, scaling)
-    return SliceFile(source, axes)
+    return SliceFile(source, names)
 
 
 @dataclass(eq=False)
@@ -56,8 +57,13 @@ class SliceFile(SourceDefaults):
     """
 
     file: Source
-    axes: tuple[int, ...]
+    names: BlockNames
     is_indivisible = True
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes that the file does not have."""
+        return self.names.slice_axes
 
     @property
     def place(self) -> str:
@@ -125,7 +131,7 @@ class SliceFile(SourceDefaults):
         kept = {k: v for k, v in self.file.metadata.items() if k not in _OF_ONE_FILE}
         space = self.file.metadata.get(SPACE)
         if isinstance(space, Space):
-            kept[SPACE] = stacked_space(space, self.axes)
+            kept[SPACE] = stacked_space(space, self.axes, self.names.words)
             names = tuple(axis.name for axis in kept[SPACE].axes)
             return {**kept, **({_NAMES: names} if any(names) else {})}
         return kept

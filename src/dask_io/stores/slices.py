@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from dask_io.geometry import Layout
 from dask_io.stores.block_names import BlockNames, OneName
-from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, select
+from dask_io.stores.given_space import type_of
+from dask_io.stores.space import Affine, Space, SpaceAxis, crop, select
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dask_io.geometry import Grid
     from dask_io.stores.block_format import Format, Header, Peek
     from dask_io.stores.block_names import Names
 
 T = TypeVar("T")
+# The part of a step by which the positions of slices may differ from even ones.
+_TOLERANCE = 1e-3
 
 
 def format_of_files(names: Names, format: Format) -> Format:  # noqa: A002 - the word that users know
@@ -33,7 +37,8 @@ def format_of_files(names: Names, format: Format) -> Format:  # noqa: A002 - the
     axes = names.slice_axes if isinstance(names, BlockNames) else ()
     if not axes:
         return format
-    parse, make = partial(_parse_header, format, axes), partial(_make_header, format, axes)
+    words = names.words if isinstance(names, BlockNames) else {}
+    parse, make = partial(_parse_header, format, axes, words), partial(_make_header, format, axes)
     return replace(format, parse_header=parse, make_header=make)
 
 
@@ -56,11 +61,13 @@ def check_slices(names: Names, grid: Grid) -> str:
     return ""
 
 
-def _parse_header(whole: Format, axes: tuple[int, ...], peek: Peek) -> Header:
+def _parse_header(
+    whole: Format, axes: tuple[int, ...], words: Mapping[int, str], peek: Peek
+) -> Header:
     """Read a header, and add the axes that the file does not have."""
     header = whole.parse_header(peek)
     shape = tuple(insert_axes(header.shape, axes, 1))
-    space = None if header.space is None else stacked_space(header.space, axes)
+    space = None if header.space is None else stacked_space(header.space, axes, words)
     return replace(header, shape=shape, layout=stacked_layout(header.layout, axes), space=space)
 
 
@@ -88,11 +95,23 @@ def stacked_layout(layout: Layout, axes: tuple[int, ...]) -> Layout:
     return Layout((*axes, *(there[axis] for axis in layout.axes)))
 
 
-def stacked_space(space: Space, axes: tuple[int, ...]) -> Space:
+def stacked_space(
+    space: Space, axes: tuple[int, ...], words: Mapping[int, str] = MappingProxyType({})
+) -> Space:
     """Return the space of an array from that of its first slice.
 
     The distance between slices is unknown. If the axes of a slice are the coordinates, the number
-    of a slice is its position; otherwise positions in the world are unknown.
+    of a slice is its position; otherwise positions in the world are unknown. A slice that was cut
+    from a larger array may also have the coordinates of the axes that it lacks.
+
+    Parameters
+    ----------
+    space
+        The space of the slice.
+    axes
+        The axes that the slice does not have.
+    words
+        Names of these axes, as far as the names of files give them.
 
     Examples
     --------
@@ -100,16 +119,106 @@ def stacked_space(space: Space, axes: tuple[int, ...]) -> Space:
     >>> volume = stacked_space(picture, (0,))
     >>> [axis.name for axis in volume.axes], volume.affine.steps
     (['z', 'y', 'x'], (1.0, 0.5, 0.5))
+    >>> [axis.name for axis in stacked_space(picture, (0,), {0: "t"}).axes]
+    ['t', 'y', 'x']
     """
     names = [axis.name for axis in space.axes]
-    is_volume = axes == (0,) and names[:2] == ["y", "x"] and "z" not in names
-    added = SpaceAxis("z", None, AxisType.SPACE) if is_volume else SpaceAxis()
-    named, affine = tuple(insert_axes(space.axes, axes, added)), space.affine
-    if affine is None or affine.coordinates or affine.rows_of_axes != tuple(range(len(names))):
-        return Space(named)
-    steps = [affine.matrix[axis][axis] for axis in range(len(names))]
-    origin = insert_axes(affine.origin, axes, 0.0)
-    return Space(named, Affine.scaled(insert_axes(steps, axes, 1.0), origin))
+    is_volume = axes == (0,) and names[:2] == ["y", "x"]
+    named = list(space.axes)
+    for axis in axes:
+        name = words.get(axis) or ("z" if is_volume else None)
+        is_new = name is not None and name not in names
+        named.insert(axis, SpaceAxis(name, None, type_of(str(name))) if is_new else SpaceAxis())
+    affine, n_axes = space.affine, len(named)
+    if affine is None or affine.coordinates:
+        return Space(tuple(named))
+    if len(affine.origin) == n_axes:
+        coordinates, origin = tuple(_axes_in_file(axes, n_axes)), list(affine.origin)
+    else:
+        coordinates, origin = tuple(range(len(names))), insert_axes(affine.origin, axes, 0.0)
+    if affine.rows_of_axes != coordinates:
+        return Space(tuple(named))
+    steps = [affine.matrix[row][axis] for axis, row in enumerate(coordinates)]
+    return Space(tuple(named), Affine.scaled(insert_axes(steps, axes, 1.0), origin))
+
+
+def with_slice_steps(
+    spaces: Mapping[tuple[int, ...], Space], axes: tuple[int, ...]
+) -> dict[tuple[int, ...], Space] | None:
+    """Return the spaces of slices with the step between them; None if it is unknown.
+
+    Slices that were cut from a larger array have the coordinates of the axes that they lack. The
+    step is unknown if these coordinates do not grow evenly.
+
+    Parameters
+    ----------
+    spaces
+        The spaces that `stacked_space` returned, by the number of the slice along every axis.
+    axes
+        The axes that the slices do not have.
+
+    Examples
+    --------
+    >>> cut = [Space((SpaceAxis("x"),), Affine(((0,), (2,)), (z, 0))) for z in (5.0, 5.5)]
+    >>> stacked = {(n, 0): stacked_space(space, (0,)) for n, space in enumerate(cut)}
+    >>> with_slice_steps(stacked, (0,))[0, 0].affine.steps
+    (0.5, 2.0)
+    """
+    affines = {index: space.affine for index, space in spaces.items() if space.affine is not None}
+    if not 0 < len(spaces) == len(affines) or any(
+        len(a.origin) != len(i) for i, a in affines.items()
+    ):
+        return None
+    steps: dict[int, float] = {}
+    for axis in axes:
+        positions = {index[axis]: affine.origin[axis] for index, affine in affines.items()}
+        if any(positions[index[axis]] != each.origin[axis] for index, each in affines.items()):
+            return None
+        (first, start), *others = sorted(positions.items())
+        if not others or len(set(positions.values())) == 1:
+            continue
+        number, position = others[0]
+        # Positions were rounded, and so is their difference.
+        step = float(f"{(position - start) / (number - first):.12g}")
+        if any(abs(start + (n - first) * step - at) > abs(step) * _TOLERANCE for n, at in others):
+            return None
+        steps[axis] = step
+    found: dict[tuple[int, ...], Space] = {}
+    for index, affine in affines.items():
+        matrix = [list(row) for row in affine.matrix]
+        for axis, step in steps.items():
+            matrix[axis][axis] = step
+        stepped = replace(affine, matrix=tuple(map(tuple, matrix)))
+        found[index] = replace(spaces[index], affine=stepped)
+    return found
+
+
+def space_of_slices(
+    spaces: Mapping[tuple[int, ...], Space], axes: tuple[int, ...]
+) -> tuple[Space, bool]:
+    """Return the space of an array from those of its slices, and whether it is that of all.
+
+    If slices lie at different places, only the steps that all have in common are known.
+    """
+    first = next(iter(spaces.values()))
+    if all(space == first for space in spaces.values()):
+        return first, True
+    if any(space.axes != first.axes for space in spaces.values()):
+        return Space.unknown(len(first.axes)), False
+    stepped = with_slice_steps(spaces, axes)
+    start, one = next(iter((stepped or spaces).items()))
+    affines = [space.affine for space in (stepped or spaces).values()]
+    if one.affine is None or any(a is None or a.matrix != one.affine.matrix for a in affines):
+        return Space(one.axes), False
+    elsewhere = _outside(one.affine.origin, axes)
+    if stepped is None or any(a and _outside(a.origin, axes) != elsewhere for a in affines):
+        return first, False
+    return crop(one, [-n for n in start]), True
+
+
+def _outside(values: Sequence[T], axes: tuple[int, ...]) -> list[T]:
+    """Return the values of the axes that slices have."""
+    return [values[axis] for axis in _axes_in_file(axes, len(values))]
 
 
 def _make_header(whole: Format, axes: tuple[int, ...], block: Header) -> bytes:

@@ -194,6 +194,17 @@ def _text(value: object) -> str | None:
     return value
 
 
+def shown_names(names: Iterable[str | None]) -> list[str]:
+    """Return the names of axes for people; an axis without a name has its number.
+
+    Examples
+    --------
+    >>> shown_names((None, "y", ""))
+    ['axis 0', 'y', 'axis 2']
+    """
+    return [name or f"axis {n}" for n, name in enumerate(names)]
+
+
 def crop(space: Space, start: Sequence[int]) -> Space:
     """Return the space of a region that begins at `start`; a negative start undoes a crop.
 

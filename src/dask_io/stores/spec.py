@@ -29,6 +29,8 @@ CODECS_OF_FILES = "codecs_of_files"
 """Key of the metadata for the codecs of files that are not all encoded alike."""
 CHANNEL_NAMES = "channel_names"
 """Key of the names of channels in the metadata of a store, empty for those without a name."""
+IMAGES, LEVELS = "images_of_file", "levels_of_image"
+"""Keys of the metadata of an image for the other images in its file, and its smaller levels."""
 SPACE = "space"
 """Key of the space in the metadata of a store."""
 

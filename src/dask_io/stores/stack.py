@@ -32,7 +32,9 @@ from dask_io.stores.mosaic import FILES, Mosaic, agree, first_missing, open_mosa
 from dask_io.stores.not_kept import DIFFERING
 from dask_io.stores.scaling import RealValues
 from dask_io.stores.slice_file import SliceFile, open_slice
-from dask_io.stores.spec import CODECS_OF_FILES
+from dask_io.stores.slices import space_of_slices
+from dask_io.stores.space import Space
+from dask_io.stores.spec import CODECS_OF_FILES, SPACE
 from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def open_files(
     if names.axes == frozenset(names.slice_axes):
         return open_stack(folder, files, format, names)
     # Tiles of slices.
-    as_slices = replace(format, open_file=partial(open_slice, format, names.slice_axes))
+    as_slices = replace(format, open_file=partial(open_slice, format, names))
     return open_mosaic(folder, files, as_slices, names)
 
 
@@ -216,16 +218,20 @@ def _see_all(
     differing: dict[str, None] = {}
     codecs: list[Any] = []
     first: Mapping[str, Any] | None = None
+    spaces: dict[tuple[int, ...], Space] = {}
     slices.see_first(next(iter(wanted)))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for name, found in zip(wanted.values(), pool.map(slices.see, wanted), strict=True):
+        for (index, name), found in zip(wanted.items(), pool.map(slices.see, wanted), strict=True):
             if isinstance(found, str):
                 problems.add(name, found)
                 continue
+            spaces[index] = found.metadata.get(SPACE) or Space.unknown(slices.names.n_axes)
             if not kinds:
-                metadata, first = dict(found.metadata), found.metadata
-            elif found.metadata is not first and found.metadata != metadata:
-                metadata, others = agree([metadata, found.metadata])
+                metadata, first = _without_space(found.metadata), found.metadata
+            elif found.metadata is not first and (
+                (described := _without_space(found.metadata)) != metadata
+            ):
+                metadata, others = agree([metadata, described])
                 differing.update(dict.fromkeys(others))
             if "codecs" in found.metadata and found.metadata["codecs"] not in codecs:
                 codecs.append(found.metadata["codecs"])
@@ -237,17 +243,32 @@ def _see_all(
                 max(needs.codec_bytes, found.codec_bytes),
                 None if absent is None else (needs.n_absent or 0) + absent,
             )
-    usual = max(kinds, key=lambda kind: len(kinds[kind]), default=None)
-    for kind, odd in kinds.items():
-        for name in odd if usual is not None and kind != usual else ():
-            assert usual is not None, "there is a usual kind"
-            problems.add(name, usual.problem_with(kind))
+    if spaces:
+        space, is_of_all = space_of_slices(spaces, slices.names.slice_axes)
+        metadata |= {SPACE: space} if space.is_known else {}
+        differing.update({} if is_of_all else {SPACE: None})
+    usual = _usual_kind(kinds, problems)
     if len(codecs) > 1:
         # Plans count on compressed blocks, even if the first slice is not compressed.
         metadata |= {"codecs": next(filter(None, codecs)), CODECS_OF_FILES: tuple(codecs)}
     if differing:
         metadata[DIFFERING] = tuple(differing)
     return _AllSeen([] if usual is None else [usual], needs, metadata)
+
+
+def _usual_kind(kinds: Mapping[_Kind, list[str]], problems: Problems) -> _Kind | None:
+    """Return the kind of most slices, if there is one, and record the slices of other kinds."""
+    usual = max(kinds, key=lambda kind: len(kinds[kind]), default=None)
+    for kind, odd in kinds.items():
+        for name in odd if usual is not None and kind != usual else ():
+            assert usual is not None, "there is a usual kind"
+            problems.add(name, usual.problem_with(kind))
+    return usual
+
+
+def _without_space(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a slice without its place, which may differ from slice to slice."""
+    return {key: value for key, value in metadata.items() if key != SPACE}
 
 
 def _times(shape: tuple[int, ...]) -> str:
@@ -288,8 +309,8 @@ class _SliceFiles:
         path = self.path_of(index)
         found = None if self._alike is None else self._alike(path)
         if found is not None:
-            return SliceFile(found, self.names.slice_axes)
-        return open_slice(self.format, self.names.slice_axes, path)
+            return SliceFile(found, self.names)
+        return open_slice(self.format, self.names, path)
 
     def see_first(self, index: tuple[int, ...]) -> None:
         """Look at a slice to which the others can be compared."""
@@ -313,7 +334,7 @@ class _SliceFiles:
                 n_absent=found.n_absent,
             )
         try:
-            source = open_slice(self.format, self.names.slice_axes, path)
+            source = open_slice(self.format, self.names, path)
         except (DataError, UsageError, StorageError) as error:
             return str(error).removeprefix(f"{path}: ")
         if len(source.grid.axes) != self.names.n_axes:

@@ -61,6 +61,13 @@ _OTHERS = {
 _WORDS = {**_LENGTHS, **_TIMES, **_OTHERS}
 
 
+_SECONDS = frozenset(f"{word}second" for word in _POWERS)
+LENGTHS = frozenset(_METERS) | {"inch", "foot", "yard", "mile", "parsec"}
+"""Units of length that OME-Zarr and other formats of images define."""
+TIMES = _SECONDS | {"minute", "hour", "day"}
+"""Units of time that they define."""
+
+
 def unit_word(unit: str) -> str:
     """Return the full name of a unit; a unit that is not known stays as it is.
 

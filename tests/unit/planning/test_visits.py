@@ -45,9 +45,8 @@ def test_a_named_strategy_is_the_reason() -> None:
     """The naive strategy writes blocks piece by piece, however much memory there is."""
     told = explain_visits(plan_naive(ROWS_TO_COLUMNS.within(10**6)))
     assert told == (
-        "each block is written 10.0 times on average with the naive strategy; --memory "
-        "1.57KiB with --strategy sweep is enough to read and write every block once (without "
-        "--strategy, a faster plan may be chosen)"
+        "each block is written 10.0 times on average with the naive strategy; to read and write "
+        "every block once, give --strategy sweep --memory 1.57KiB"
     )
 
 

@@ -108,6 +108,31 @@ def test_memory_is_compared_with_the_budget() -> None:
         assert "memory 2.00 of 4.00 MiB" in watch.line()
 
 
+def test_a_narrow_terminal_leaves_out_what_matters_less() -> None:
+    """The memory is seen on 80 columns, and lines, which need not fit, have everything."""
+    clock, stream = Clock(), Terminal()
+    with (
+        patch.object(module, "resident_bytes", return_value=5 * 2**20),
+        patch.dict("os.environ", {"COLUMNS": "80"}),
+    ):
+        watch = Watch("resplit", budget=2**30, clock=clock)
+        with showing("bar", watch, stream=stream) as update:
+            assert update is not None
+            update(at(0))
+            clock.now += 100
+            update(at(20 * MB, read=30 * MB))
+            while "20%" not in stream.getvalue():
+                pass
+            last = watch.numbers(60)
+            every = watch.numbers()
+    drawn = stream.getvalue()
+    assert "memory 0 B of 1.00 GiB" in drawn
+    assert "2/10 blocks" not in drawn
+    assert last == "20%, 5 min 0 s left, 0.2 MB/s, memory 0 B of 1.00 GiB"
+    assert "2/10 blocks" in every
+    assert watch.numbers(3) == "20%, 5 min 0 s left"
+
+
 def test_json_has_a_line_for_programs() -> None:
     """Every line is one object; unknown values are null."""
     watch = Watch("split", budget=10)

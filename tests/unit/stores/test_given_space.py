@@ -99,6 +99,8 @@ def test_names_of_dimensions_are_a_start() -> None:
     ("options", "problem"),
     [
         ({"axes": "z,y"}, "axes z,y is for 2 axes, but the source has 3"),
+        ({"axes": "zy"}, "axes zy is for 1 axis, but .* and separate them by commas"),
+        ({"axes": "zyy"}, "axes zyy is for 1 axis"),
         ({"axes": "z,,x"}, "are not names that differ"),
         ({"axes": "z,z,x"}, "are not names that differ"),
         ({"spacing": "1,2"}, "spacing 1.0,2.0 is for 2 axes"),
@@ -124,3 +126,10 @@ def test_units_have_one_word() -> None:
 
     assert {unit: unit_word(unit) for unit in words} == words
     assert unit_word("meters") == unit_word("m") == "meter"
+
+
+def test_letters_need_no_commas() -> None:
+    """As many letters as axes are their names; a single axis may have a long name."""
+    for axes in ("zyx", "z,y,x"):
+        assert [axis.name for axis in given(axes=axes).override({}, 3).axes] == ["z", "y", "x"]
+    assert [axis.name for axis in given(axes="zyx").override({}, 1).axes] == ["zyx"]

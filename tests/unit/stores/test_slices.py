@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,8 +167,22 @@ def test_blocks_of_three_axes_are_not_slices(tmp_path: Path) -> None:
         np.save(tmp_path / f"s{number}.npy", VOLUME)
     with pytest.raises(DataError, match=r"for slices along axis 0, write \{0:slice\}"):
         open_source(tmp_path / "s{0}.npy")
-    with pytest.raises(DataError, match="hold 1 numbers, which do not match the axes"):
+    with pytest.raises(DataError, match=r"hold 1 number, but the axes are .*with 4 axes") as caught:
         open_source(tmp_path)
+    advised = str(caught.value).rpartition("give '")[2].rstrip("'")
+    np.testing.assert_array_equal(dask_io.open(advised), [VOLUME, VOLUME])
+
+
+def test_files_of_more_axes_are_advised_to_be_slices(tmp_path: Path) -> None:
+    """TIFF files too, whose format opens them: the field says that they are slices."""
+    for number in range(2):
+        tifffile.imwrite(tmp_path / f"cell_t{number}.tif", VOLUME, photometric="minisblack")
+    with pytest.raises(DataError, match=r"for slices along axis 0, write \{0:slice\}"):
+        open_source(tmp_path / "cell_t{0}.tif")
+    with pytest.raises(DataError, match=r"give '.*/cell_t\{0:slice\}.tif'"):
+        open_source(tmp_path)
+    found = dask_io.open(tmp_path / "cell_t{0:slice}.tif")
+    np.testing.assert_array_equal(found, [VOLUME, VOLUME])
 
 
 def test_gaps_between_slices_are_reported_together(tmp_path: Path) -> None:

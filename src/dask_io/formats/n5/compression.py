@@ -123,7 +123,7 @@ def choose_compression(asked: str | None, kept: Sequence[Config]) -> dict[str, A
         If N5 does not have the codec.
     """
     try:
-        return _of_chain(kept if asked is None else parse_codec(asked))
+        return _of_chain(kept if asked is None else parse_codec(asked, _CHOICES))
     except ValueError as error:
         whose = "codec" if asked is not None else "the source's codec"
         raise UsageError(f"{whose} {error}") from error

@@ -17,7 +17,7 @@ from dask_io.stores.axis_scales import AxisScales, read_floats, space_in
 from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.orientation import ORIENTATION, hidden_from_others
 from dask_io.stores.own_attribute import KEY, own_value, read_own
-from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, is_close
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, is_close, shown_names
 from dask_io.stores.spec import SPACE
 from dask_io.stores.unit_words import length_ratio
 
@@ -156,7 +156,7 @@ def choose_axes(wanted: NewArray) -> tuple[str, Space, bool]:
         return letters, space, False
     names = [(axis.name or "").lower() for axis in space.axes]
     if any(_LETTERS.get(name, name) in {*"xyzct"} for name in names):
-        shown = ", ".join(axis.name or "?" for axis in space.axes)
+        shown = ", ".join(shown_names(axis.name for axis in space.axes))
         raise UsageError(
             f"a precomputed volume has axes x, y, z and perhaps c, but the axes are {shown}; give "
             "other names if these are wrong, as in --axes x,y,z"

@@ -17,7 +17,7 @@ from xxhash import xxh3_128_digest
 from dask_io.formats.tiff.ome_contents import NAMESPACE
 from dask_io.formats.tiff.space import codes_of, rounded
 from dask_io.stores.own_attribute import KEY, own_value
-from dask_io.stores.space import AxisType
+from dask_io.stores.space import AxisType, shown_names
 from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def ome_axes(space: Space | None, shape: tuple[int, ...], dtype: np.dtype[Any]) 
     ):
         codes = usual
     if not codes.endswith(("YX", "YXS")):
-        shown = ", ".join(name or "?" for name in names) if any(names) else ""
+        shown = ", ".join(shown_names(names)) if any(names) else ""
         found = f"axes {shown}" if shown else f"{n_axes} axes"
         raise ValueError(
             f"stores OME images with the axes t, c, z in any order, then y, x; found {found}; "

@@ -31,6 +31,7 @@ from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import INSIDE
 from dask_io.stores.header_parsing import check_shape
+from dask_io.stores.spec import IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -178,6 +179,8 @@ class _Reader:
         if not prod(shape):
             _refuse("has an image without elements")
         space, metadata = describe(self.file, series, own, axes, place=(number, level), shape=shape)
+        if not inside and not isinstance(series, OnePage) and len(self.file.series) > 1:
+            metadata[IMAGES] = tuple(map(str, range(1, len(self.file.series))))
         image = self._locate(series, page, shape, dtype)
         stored = 0.0 if page.nodata is None else page.nodata
         return Image(

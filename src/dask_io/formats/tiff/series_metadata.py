@@ -11,7 +11,7 @@ from dask_io.formats.tiff.ome_contents import NAMESPACE, has_more_in_ome, ome_ch
 from dask_io.formats.tiff.space import imagej_steps, make_space, ome_steps, resolution_steps
 from dask_io.stores.own_attribute import KEY, read_own
 from dask_io.stores.space import Space
-from dask_io.stores.spec import CHANNEL_NAMES, SPACE
+from dask_io.stores.spec import CHANNEL_NAMES, LEVELS, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -97,7 +97,7 @@ def _beyond_array(file: Any, series: Any, page: Any, place: tuple[int, int]) -> 
     number, level = place
     found: dict[str, Any] = {}
     if level == 0 and len(series.levels) > 1:
-        found["levels_of_image"] = tuple(map(str, range(1, len(series.levels))))
+        found[LEVELS] = tuple(map(str, range(1, len(series.levels))))
     if series.kind == "ome":
         root = ET.fromstring(file.ome_metadata)  # noqa: S314 - within limits, in a subprocess
         if names := ome_channel_names(root, number):

@@ -14,7 +14,7 @@ from dask_io.storage.local.transport import FileReader
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.chunked_source import ChunkedSource, Chunks, Located
 from dask_io.stores.container import on_disk
-from dask_io.stores.spec import ArraySpec
+from dask_io.stores.spec import IMAGES, ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +106,8 @@ class TiffChunks(Chunks):
             "format": self.format,
             "shape": list(self.image.shape),
             "path": str(self.path.absolute()),
-            "inside": self.image.inside,
+            # The first image of several was not chosen by the user, which is reported.
+            "inside": "" if IMAGES in self.image.metadata else self.image.inside,
             "stored_as": self.image.stored_as,
         }
 

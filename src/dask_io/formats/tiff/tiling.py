@@ -33,13 +33,12 @@ def parse_tiff_codec(text: str | None) -> list[dict[str, Any]]:
     """
     if text is None:
         return []
+    if "+" in text or text.partition(":")[0] not in {"none", *NUMBERS}:
+        raise ValueError(f"cannot write codec '{text}'; choose one of none, {', '.join(NUMBERS)}")
     try:
-        configs = parse_codec(text)
+        return parse_codec(text)
     except ValueError as error:
-        raise ValueError(f"cannot use codec {error}") from error
-    if configs and (len(configs) > 1 or configs[0]["id"] not in NUMBERS):
-        raise ValueError(f"cannot use codec '{text}'; choose one of none, {', '.join(NUMBERS)}")
-    return configs
+        raise ValueError(f"cannot use the codec: {error}") from error
 
 
 def tile_for(

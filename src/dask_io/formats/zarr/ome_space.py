@@ -19,7 +19,7 @@ from dask_io.formats.zarr.ome_channels import has_only_names, make_omero, read_c
 from dask_io.stores.given_space import type_of
 from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.own_attribute import KEY, own_value, read_own
-from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes, shown_names
 from dask_io.stores.spec import CHANNEL_NAMES, SPACE
 from dask_io.stores.unit_words import unit_word
 
@@ -151,7 +151,7 @@ def _complete(space: Space) -> tuple[SpaceAxis, ...]:
     if not any(names) and len(axes) in _INFERRED:
         names = list(_names_by_direction(space.affine) or _INFERRED[len(axes)])
     if None in names or "" in names:
-        known = ",".join(name or "?" for name in names)
+        known = ", ".join(shown_names(names))
         raise UsageError(
             f"OME-Zarr needs a name for every axis, but the axes are {known}; "
             f"give names for all {len(axes)}, as in --axes {_example(len(axes))}"
@@ -200,7 +200,8 @@ def _check_axes(axes: tuple[SpaceAxis, ...]) -> None:
         # The names are probably right. Other names would only mislabel the axes.
         raise UsageError(
             f"in OME-Zarr time comes first, then channel, then space, but the axes are {listed}; "
-            "Dask IO does not re-order axes, so write a plain Zarr array, as in image.zarr"
+            f"Dask IO does not re-order axes, so write {_slices_in_order(axes)}a plain Zarr array, "
+            "as in image.zarr"
         )
     else:
         return
@@ -208,6 +209,24 @@ def _check_axes(axes: tuple[SpaceAxis, ...]) -> None:
         f"in OME-Zarr {problem}, but the axes are {listed}; give other names if these are wrong, "
         f"as in --axes {_example(len(axes))}, or choose another format, such as zarr"
     )
+
+
+def _slices_in_order(axes: tuple[SpaceAxis, ...]) -> str:
+    """Return which slices to write and to read, so that axes are in order; empty if none are.
+
+    Examples
+    --------
+    >>> _slices_in_order(tuple(SpaceAxis(name, None, type_of(name)) for name in "zcyx"))
+    "slices 'z{0}_c{1}.tif' and read them as 'z{1:slice}_c{0:slice}.tif', or "
+    """
+    ranks = [_RANKS[axis.type or AxisType.SPACE] for axis in axes]
+    order = sorted(range(len(axes)), key=lambda n: ranks[n])
+    *others, _, _ = range(len(axes))
+    if order[-2:] != [len(axes) - 2, len(axes) - 1]:
+        return ""
+    written = "_".join(f"{axes[n].name}{{{n}}}" for n in others)
+    read = "_".join(f"{axes[n].name}{{{order.index(n)}:slice}}" for n in others)
+    return f"slices '{written}.tif' and read them as '{read}.tif', or "
 
 
 def image_attributes(

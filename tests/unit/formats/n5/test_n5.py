@@ -298,3 +298,9 @@ def test_links_out_of_a_dataset_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c.n5/y").symlink_to(tmp_path / "b.n5/x")
     with pytest.raises(DataError, match="leads out of"):
         dask_io.open(f"{tmp_path}/c.n5::/y")
+
+
+def test_only_codecs_of_n5_are_listed(tmp_path: Path) -> None:
+    """The message for an unknown codec names none that N5 would refuse, too."""
+    with pytest.raises(UsageError, match=r"'lzw' is unknown; choose none, gzip, .* or blosc$"):
+        dask_io.resplit(save(tmp_path), tmp_path / "a.n5", chunks=CHUNKS, codec="lzw")

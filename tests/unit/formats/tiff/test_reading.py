@@ -13,11 +13,14 @@ from ome_zarr_models import v04, v05
 
 import dask_io
 from dask_io.errors import DataError, UsageError
+from dask_io.formats import open_source
+from dask_io.formats.reopening import reopen_source
 from dask_io.formats.tiff.reading import read_image, read_with_tifffile
 from dask_io.formats.tiff.small_files import is_small_file
 from dask_io.stores.own_attribute import KEY, own_value
 from dask_io.stores.space import AxisType, Space, SpaceAxis
 from dask_io.stores.spec import SPACE
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -317,3 +320,29 @@ def test_what_a_target_does_not_keep_is_reported(tmp_path: Path) -> None:
     assert result.not_kept == ()
     result = dask_io.resplit(tmp_path / "d.ome.tif", tmp_path / "e.tif", chunks=-1)
     assert result.not_kept == ()
+
+
+def test_other_images_and_levels_are_reported_before_a_run(tmp_path: Path) -> None:
+    """A file with several positions is not silently reduced to the first, not even if resumed."""
+    path = tmp_path / "x.ome.tif"
+    with tifffile.TiffWriter(path) as file:
+        for picture in PAGES[:3, :32, :32]:
+            file.write(picture, subifds=1, tile=(16, 16), metadata={"axes": "YX"})
+            file.write(picture[::2, ::2], subfiletype=1, tile=(16, 16))
+    images = "has 3 images, of which only the first is read; choose another one, as in"
+    levels = "the image has a smaller level (a pyramid), of which nothing is kept"
+
+    planned = invoke("plan", path, "--chunks", "-1").stderr
+    done = invoke("resplit", path, tmp_path / "a.tif", "--chunks", "-1")
+    chosen = invoke("resplit", f"{path}::/1", tmp_path / "b.tif", "--chunks", "-1")
+
+    for text in (planned, done.stderr):
+        assert f"{images} {path}::/1" in text
+        assert levels in text
+    assert "not kept: other images, levels" in done.stdout
+    assert images not in chosen.stderr
+    assert "not kept: levels" in chosen.stdout
+    described = open_source(path).describe()
+    assert "images_of_file" in reopen_source(described).metadata
+    part = invoke("extract", path, tmp_path / "c.npy", "--region", "0:8,0:8")
+    assert images in part.stderr

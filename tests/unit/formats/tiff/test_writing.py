@@ -98,6 +98,8 @@ def test_libtiff_finds_no_difference(source: Path) -> None:
         ({"chunks": (1, 30, 48)}, "multiples of 16"),
         ({"chunks": (2, 32, 48)}, "part of one page"),
         ({"codec": "blosc"}, "none, zlib, lzma, zstd"),
+        ({"codec": "lzw"}, "format tiff cannot write codec 'lzw'; choose one of none, zlib, lzma"),
+        ({"codec": "zlib:x"}, "format tiff cannot use the codec: 'zlib:x' has level 'x'"),
         ({"codec": "zstd+crc32c"}, "none, zlib, lzma, zstd"),
         ({"fill_value": 3}, "no fill-value"),
         ({"chunks": ((1, 4), 100, 90), "codec": "zlib"}, "one length along axis 0"),

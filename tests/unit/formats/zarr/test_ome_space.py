@@ -233,10 +233,14 @@ def test_the_only_level() -> None:
         ("xyzt", "time comes first, then channel, then space"),
         (
             "tzcyx",
-            r"Dask IO does not re-order axes, so write a plain Zarr array",
+            (
+                r"not re-order axes, so write slices 't\{0\}_z\{1\}_c\{2\}.tif' and read them as "
+                r"'t\{0:slice\}_z\{2:slice\}_c\{1:slice\}.tif', or a plain Zarr array"
+            ),
         ),
+        ("yxc", "does not re-order axes, so write a plain Zarr array"),
         ("yy", "the names of axes differ"),
-        ("?yx", r"needs a name for every axis, but the axes are \?,y,x"),
+        ("?yx", r"needs a name for every axis, but the axes are axis 0, y, x"),
         ("????", "as in --axes c,z,y,x"),
     ],
 )
