@@ -7,8 +7,10 @@ PYTHON ?= python3
 VENV ?= .venv
 DEV ?= .venv-dev
 OLDEST ?= .venv-oldest
-# Only for a benchmark: cubed with our version of Dask, newer than its extra allows.
-CUBED ?= .venv-cubed
+# Only for benchmarks: the peers with our versions of what they share with us, some newer than they
+# allow, and rechunker with the last versions that it works with.
+PEERS ?= .venv-peers
+RECHUNKER ?= .venv-rechunker
 # Tests wait for the disk half of the time, so there are more of them than cores.
 PYTEST_ARGS ?= -n 4
 # They start hundreds of interpreters, which would each compile everything again.
@@ -33,7 +35,7 @@ PYTHONS ?= $(PYTHON)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz release bench bench-engine bench-budgets bench-graph bench-zarr bench-hdf5 bench-climate bench-copies bench-volumes bench-slices bench-cluster bench-processes experiments format docs house report report-picture lock env dev clean walk
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz release bench bench-engine bench-budgets bench-graph bench-zarr bench-hdf5 bench-climate bench-copies bench-volumes bench-slices bench-cluster bench-peers bench-processes experiments format docs house report report-picture lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,8 +107,11 @@ bench-volumes: dev ## Turn a NIfTI volume twenty times larger than the budget in
 bench-slices: dev ## Turn a folder of TIFF slices into sharded OME-Zarr; compare with tifffile and zarr
 	$(DEV)/bin/python -m benchmarks.slices $(BENCH_ARGS)
 
-bench-cluster: dev $(CUBED)/linked ## Compare ways to rechunk on a Dask cluster: ours, p2p, tasks and cubed
-	$(DEV)/bin/python -m benchmarks.cluster --repeats $(REPEATS) --cubed $(CUBED)/bin/python $(BENCH_ARGS)
+bench-peers: $(PEERS)/linked $(RECHUNKER)/linked ## Compare with everything that users run instead; about ten minutes, or BENCH_ARGS=--full
+	$(PEERS)/bin/python -m benchmarks.peers --rechunker $(RECHUNKER)/bin/python $(BENCH_ARGS)
+
+bench-cluster: dev $(PEERS)/linked ## Compare ways to rechunk on a Dask cluster: ours, p2p, tasks and cubed
+	$(DEV)/bin/python -m benchmarks.cluster --repeats $(REPEATS) --cubed $(PEERS)/bin/python $(BENCH_ARGS)
 
 bench-processes: dev ## Compare one process with threads with several processes, for many small blocks
 	$(DEV)/bin/python -m benchmarks.processes --repeats $(REPEATS) $(BENCH_ARGS)
@@ -160,12 +165,19 @@ $(VENV)/linked $(DEV)/linked $(OLDEST)/linked: %/linked: %/locked pyproject.toml
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(CUBED)/linked: requirements-dev.lock pyproject.toml
+$(PEERS)/linked: requirements-dev.lock pyproject.toml
+	@echo "Setting up $(@D), for benchmarks (once; takes a minute)" >&2
+	@$(PYTHON) -m venv --clear $(@D)
+	@sed -nE '/^(dask|distributed|h5py|nibabel|numcodecs|numpy|tensorstore|zarr)==/s/ *\\$$//p' $< > $(@D)/versions
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/versions \
+	  --editable '.[all]' cubed==0.27.0 rechunkit==0.6.0 tensorstore zarrs==0.2.3
+	@touch $@
+
+$(RECHUNKER)/linked: Makefile
 	@echo "Setting up $(@D), for a benchmark (once; takes a minute)" >&2
 	@$(PYTHON) -m venv --clear $(@D)
-	@sed -nE '/^(dask|distributed|numpy|zarr)==/s/ *\\$$//p' $< > $(@D)/versions
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/versions \
-	  --editable '.[distributed,zarr]' cubed==0.27.0
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  rechunker==0.5.4 'dask[array]==2024.8.0' 'zarr<3' 'numcodecs<0.16' 'numpy<2'
 	@touch $@
 
 COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --upgrade \
@@ -180,5 +192,5 @@ lock: ## Lock the newest versions of all dependencies
 	@rm -rf .venv-lock
 
 clean: ## Remove the environments and everything built
-	rm -rf $(VENV) $(DEV) $(OLDEST) $(CUBED) .venv-lock dask-io-demo.html dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEV) $(OLDEST) $(PEERS) $(RECHUNKER) .venv-lock dask-io-demo.html dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +

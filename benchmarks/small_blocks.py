@@ -179,7 +179,7 @@ class _Bench:
         if work.codec is None:
             shape = list(self._before.shape)
             found["memmap"] = self._timer(
-                "memmap", shape=shape, before=work.before, after=work.after
+                "memmap", shape=shape, before=[work.before] * 3, after=[work.after] * 3
             )
         else:
             found["tensorstore"] = self._timer(

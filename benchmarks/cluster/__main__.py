@@ -47,7 +47,7 @@ WAYS = ("ours", "p2p", "tasks", "cubed")
 CASES = ("series", "cubes")
 _ITEM = np.dtype("f4")
 _MOST_SECONDS = 1800
-_CUBED = Path(".venv-cubed/bin/python")
+_CUBED = Path(".venv-peers/bin/python")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ from dask_io.report.jsonable import run_to_json
 from dask_io.storage.local import system
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
 _ALIGNMENT = 4096
 # Files up to this size are moved whole, longer ones in pieces of it.
@@ -304,40 +306,53 @@ def _zarr(place: str) -> dict[str, Any]:
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": place}}
 
 
+class NpyBlocks:
+    """An array in `.npy` files, named by their indices, that is sliced through memory maps."""
+
+    def __init__(self, folder: Path | str, shape: Sequence[int], chunks: Sequence[int]) -> None:
+        self.shape, self._chunks = tuple(shape), tuple(chunks)
+        # Each file is mapped once, which takes little memory.
+        self._mapped = cache(lambda index: np.load(_npy(folder, index), mmap_mode="r"))
+
+    def __getitem__(self, box: tuple[slice, ...]) -> NDArray[Any]:
+        """Return a copy of a box."""
+        result: NDArray[Any] | None = None
+        cut = zip(box, self._chunks, strict=True)
+        for index in product(*(range(s.start // n, -(-s.stop // n)) for s, n in cut)):
+            found = self._mapped(index)
+            if result is None:
+                result = np.empty([s.stop - s.start for s in box], found.dtype)
+            into, taken = [], []
+            for s, i, chunk, length in zip(box, index, self._chunks, found.shape, strict=True):
+                corner = i * chunk
+                low, high = max(s.start, corner), min(s.stop, corner + length)
+                into.append(slice(low - s.start, high - s.start))
+                taken.append(slice(low - corner, high - corner))
+            result[tuple(into)] = found[tuple(taken)]
+        assert result is not None, "a box is not empty"
+        return result
+
+
 def memmap(
-    source: str, target: str, *, shape: list[int], before: int, after: int
+    source: str, target: str, *, shape: list[int], before: list[int], after: list[int]
 ) -> Callable[[], dict[str, Any]]:
     """Prepare to assemble `.npy` blocks one after another from memory maps of other blocks."""
-    # Each file is mapped once, which takes little memory.
-    mapped = cache(lambda index: np.load(_npy(source, index), mmap_mode="r"))
+    found = NpyBlocks(source, shape, before)
 
     def run() -> dict[str, Any]:
         Path(target).mkdir()
-        for index in product(*(range(-(-n // after)) for n in shape)):
-            low = [after * i for i in index]
-            high = [min(a + after, n) for a, n in zip(low, shape, strict=True)]
-            block = None
-            parts = (range(a // before, -(-b // before)) for a, b in zip(low, high, strict=True))
-            for other in product(*parts):
-                found, corner = mapped(other), [before * i for i in other]
-                if block is None:
-                    lengths = [b - a for a, b in zip(low, high, strict=True)]
-                    block = np.empty(lengths, found.dtype)
-                bounds = [
-                    (max(a, c), min(b, c + n))
-                    for a, b, c, n in zip(low, high, corner, found.shape, strict=True)
-                ]
-                into = tuple(slice(p - a, q - a) for (p, q), a in zip(bounds, low, strict=True))
-                taken = tuple(slice(p - c, q - c) for (p, q), c in zip(bounds, corner, strict=True))
-                block[into] = found[taken]
-            assert block is not None
-            np.save(_npy(target, index), block)
+        cut = list(zip(shape, after, strict=True))
+        for index in product(*(range(-(-n // b)) for n, b in cut)):
+            box = tuple(
+                slice(b * i, min(b * (i + 1), n)) for i, (n, b) in zip(index, cut, strict=True)
+            )
+            np.save(_npy(target, index), found[box])
         return {}
 
     return run
 
 
-def _npy(folder: str, index: tuple[int, ...]) -> Path:
+def _npy(folder: Path | str, index: tuple[int, ...]) -> Path:
     return Path(folder, f"b_{'_'.join(map(str, index))}.npy")
 
 

@@ -110,12 +110,12 @@ def discard(path: Path, aside: Path) -> None:
 def _time(
     command: list[str], prepare: Callable[[], object], *, waits: bool, tree: Path | None = None
 ) -> Timing:
-    cpu_before, busy_before = _cpu_of_children(), 0.0
+    cpu_before, busy_before = cpu_of_children(), 0.0
     if not waits:
         prepare()
     tree_first = () if tree is None else (str(tree.resolve() / "src"),)
     paths = (*tree_first, str(_ROOT), os.environ.get("PYTHONPATH"))
-    start, busy_before = time.perf_counter(), _cpu_of_all()
+    start, busy_before = time.perf_counter(), cpu_of_all()
     process = subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
@@ -130,22 +130,22 @@ def _time(
                 assert process.stdout is not None
                 cpu_before += float(process.stdout.readline() or 0)
                 prepare()
-                start, busy_before = time.perf_counter(), _cpu_of_all()
+                start, busy_before = time.perf_counter(), cpu_of_all()
             output, errors = process.communicate("\n")
         except BaseException:
             process.kill()
             raise
     os.sync()
-    seconds, busy = time.perf_counter() - start, _cpu_of_all() - busy_before
+    seconds, busy = time.perf_counter() - start, cpu_of_all() - busy_before
     if process.returncode:
         lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
         raise FailedError(lines[-1])
     report = json.loads(output) if waits else {}
-    cpu = _cpu_of_children() - cpu_before
+    cpu = cpu_of_children() - cpu_before
     return Timing(seconds, cpu, report, max(0.0, busy - cpu) / seconds)
 
 
-def _cpu_of_all() -> float:
+def cpu_of_all() -> float:
     """Return the CPU seconds of all processes and of stolen time since the start; 0 if unknown."""
     try:
         first = _TICKS_OF_PROCESSORS.read_text().partition("\n")[0]
@@ -155,7 +155,7 @@ def _cpu_of_all() -> float:
     return (user + nice + system + irq + soft_irq + stolen) / os.sysconf("SC_CLK_TCK")
 
 
-def _cpu_of_children() -> float:
+def cpu_of_children() -> float:
     """Return the CPU seconds of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -195,7 +195,7 @@ class Setting:
             | {name: version(name) for name in packages},
             "machine": {
                 "system": platform.system(),
-                "processor": _processor(),
+                "processor": processor(),
                 "cores": os.cpu_count(),
                 "memory_gib": round(
                     os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -211,7 +211,8 @@ def _shape(lengths: Lengths) -> str:
     return f"{lengths[0]}³" if len(set(lengths)) == 1 else "×".join(map(str, lengths))
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the model of the processor."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -27,6 +27,9 @@ from benchmarks.engine.disks import BufferedDisk, SlowDisk
 from benchmarks.engine.measuring import Timing
 from benchmarks.experiments.__main__ import EXPERIMENTS
 from benchmarks.experiments.__main__ import main as run_experiments
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import results as peers_results
+from benchmarks.peers.workloads import WORKLOADS as PEERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -442,6 +445,38 @@ def test_cluster_benchmark_measures_every_way(tmp_path: Path, ways: str) -> None
     rows = [line.strip("| ").split(" | ") for line in lines[1:]]
     assert [row[2] for row in rows] == ways.split(",")
     assert "failed" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("workloads", "only"),
+    [
+        ("blocks,hdf5-gzip", "ours,memmap,rechunkit,h5py"),
+        pytest.param(
+            ",".join(PEERS), "ours,memmap,tensorstore,dask,h5py,nibabel", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_peers_benchmark_shows_every_contestant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workloads: str, only: str
+) -> None:
+    """All results are right, missing peers are named, and the pages follow from the data."""
+    place, found = tmp_path / "work", tmp_path / "found"
+    tiny = ["--size", "1MiB", "--budgets", "4MiB", "--repeats", "1", "--warm"]
+
+    peers.main(
+        [*tiny, "--workloads", workloads, "--only", only, "--dir", str(place), "--out", str(found)]
+    )
+
+    document = json.loads((found / "peers.json").read_text("utf-8"))
+    assert [row["workload"] for row in document["rows"]] == workloads.split(",")
+    for row in document["rows"]:
+        chosen = {name for name in PEERS[row["workload"]].peers if name in only.split(",")}
+        assert {"ours", "cp", *chosen} - {"rechunkit"} <= row["results"].keys()
+        assert row["failures"].keys() <= {"rechunkit"}
+    assert peers_results.verdict(document) in capsys.readouterr().out
+    for name, text in peers_results.pages(document).items():
+        assert (found / name).read_text("utf-8") == text
+    assert not any(place.iterdir())
 
 
 def test_clusters_are_simulated() -> None:
