@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -286,11 +286,8 @@ def test_runs_that_share_a_group_wait_for_each_other(group: str, tmp_path: Path)
     def write(name: str) -> None:
         dask_io.resplit(tmp_path / "x.npy", f"{group}::/{name}", chunks=2, workers=1)
 
-    threads = [Thread(target=write, args=(name,)) for name in names]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(write, names))
     assert members(group) == set(names)
     assert not (locate(group) / ".dask-io").exists(), "nothing of a lock stays"
 

@@ -7,9 +7,10 @@ effect. `Synced` simulates a power failure, after which only synced data is left
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
+import tempfile
+from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -105,9 +106,36 @@ class Faults:
     def _die(self) -> None:
         self.is_dead = True
         for fd in self._open:
-            with suppress(OSError):
-                os.close(fd)
+            _TAKEN.replace(fd)
         raise Killed
+
+
+class _TakenNumbers:
+    """The numbers of files that a simulated kill closed.
+
+    File objects and generators of the killed run may close their numbers again, at any time. A file
+    of another test that had such a number would be closed instead. So an empty file takes each of
+    them. The oldest numbers become free again, because the system limits how many there may be.
+    """
+
+    def __init__(self) -> None:
+        self._empty = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._numbers: deque[int] = deque()
+
+    def replace(self, fd: int) -> None:
+        """Close a file, and give its number to the empty one."""
+        os.dup2(self._empty.fileno(), fd, inheritable=False)
+        self._numbers.append(fd)
+        if len(self._numbers) > _MOST_TAKEN:
+            oldest = self._numbers.popleft()
+            with suppress(OSError):
+                # Another file may have the number by now.
+                if os.path.sameopenfile(oldest, self._empty.fileno()):
+                    os.close(oldest)
+
+
+_MOST_TAKEN = 200
+_TAKEN = _TakenNumbers()
 
 
 @contextmanager
@@ -199,10 +227,6 @@ class _Content(NamedTuple):
     time: int = 0
 
 
-# Above the numbers of the files that tests open.
-_HIGH_NUMBER = 512
-
-
 class Synced:
     """The durable state of a directory: synced file contents and synced names.
 
@@ -226,10 +250,7 @@ class Synced:
         self._note(Path(f"/proc/self/fd/{fd}").readlink())
 
     def _note(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        # What a killed run left behind may close the number of a file that it had open once more.
-        self._held_open.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_NUMBER))
-        os.close(fd)
+        self._held_open.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         inode = path.stat().st_ino
         if path.is_dir():
             self._names[inode] = {inner.name: inner.stat().st_ino for inner in path.iterdir()}
