@@ -189,15 +189,19 @@ class TargetExistsError(UsageError):
 class SamePlaceError(UsageError):
     """Source and target are the same, or one contains the other."""
 
-    def __init__(self, source: str, target: str) -> None:
-        super().__init__(source, target)
-        self.source, self.target = source, target
+    def __init__(self, source: str, target: str, contains: str = "") -> None:
+        super().__init__(source, target, contains)
+        self.source, self.target, self.contains = source, target, contains
 
     def _message(self) -> str:
-        return (
-            f"source {self.source} and target {self.target} are the same, or one contains the "
-            "other; choose another target"
-        )
+        if self.contains == "target":
+            return (
+                f"target {self.target} contains source {self.source}, but must be a folder of its "
+                "own; choose another one, such as out/ or 'out/b_{0}.npy'"
+            )
+        if self.contains == "source":
+            return f"target {self.target} lies in source {self.source}; choose another target"
+        return f"source {self.source} and target {self.target} are the same; choose another target"
 
 
 class StorageError(DaskIOError):

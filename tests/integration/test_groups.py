@@ -336,7 +336,7 @@ def test_targets_that_are_there(tmp_path: Path) -> None:
         dask_io.resplit(source, target, chunks=CHUNKS)
     xr.testing.assert_identical(load(target), before)
     for place in (source / "inner.zarr", source, tmp_path):
-        with pytest.raises(UsageError, match="are the same, or one contains the other"):
+        with pytest.raises(UsageError, match=r"are the same|lies in source|contains source"):
             dask_io.resplit(source, place, chunks=CHUNKS)
 
 

@@ -259,7 +259,7 @@ def test_source_and_target_are_not_one_place(local: Path, bucket: str) -> None:
     """Nor is one in the other; what only begins alike is."""
     dask_io.split(local / "whole.npy", f"{bucket}/x", chunks=(10, 20))
     for target in (f"{bucket}/x", f"{bucket}/x/y", bucket):
-        with pytest.raises(UsageError, match="are the same, or one contains the other"):
+        with pytest.raises(UsageError, match=r"are the same|lies in source|contains source"):
             dask_io.resplit(f"{bucket}/x", target, chunks=7, overwrite=True)
     dask_io.resplit(f"{bucket}/x", f"{bucket}/x2", chunks=7)
 

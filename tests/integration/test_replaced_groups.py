@@ -227,9 +227,9 @@ def test_places_in_each_other_are_refused(tmp_path: Path, save: Saving) -> None:
     before = snapshot(tmp_path)
     pairs = [(source, source), (source / "inner", source), (source, source / "inner")]
     for one, another in pairs:
-        with pytest.raises(UsageError, match="are the same, or one contains the other"):
+        with pytest.raises(UsageError, match=r"are the same|lies in source|contains source"):
             dask_io.resplit(one, another, overwrite=True, **PLAIN)
-    with pytest.raises(UsageError, match="are the same, or one contains the other"):
+    with pytest.raises(UsageError, match=r"are the same|lies in source|contains source"):
         dask_io.resplit(source, tmp_path, overwrite=True, format="zarr", **PLAIN)
     assert snapshot(tmp_path) == before
 
@@ -422,7 +422,7 @@ def test_what_the_source_links_to_is_not_removed(save: Saving, tmp_path: Path) -
     (source / "t/c").symlink_to(target / "t/c")
     before = snapshot(tmp_path)
 
-    with pytest.raises(SamePlaceError, match=r"a\.zarr/t/c and target .*b\.zarr are the same"):
+    with pytest.raises(SamePlaceError, match=r"b\.zarr contains source .*a\.zarr/t/c"):
         dask_io.resplit(source, target, overwrite=True, **PLAIN)
 
     assert snapshot(tmp_path) == before

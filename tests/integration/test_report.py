@@ -110,7 +110,7 @@ def test_a_run_is_shown(opened: Opened) -> None:
 
 
 def test_the_animation_obeys(opened: Opened) -> None:
-    """It plays, pauses, steps, is dragged, and obeys keys; every picture differs."""
+    """It plays, pauses, steps, is dragged, and obeys keys; the first and last pictures differ."""
     page = opened.page
     last = int(page.locator("#step").get_attribute("max") or 0)
     page.locator("#step").fill("0")
@@ -119,7 +119,6 @@ def test_the_animation_obeys(opened: Opened) -> None:
     expect(page.locator("#step")).to_have_value(LATER)
     page.get_by_role("button", name="Pause").click()
     paused = opened.step
-    assert page.locator("#target-canvas").evaluate("each => each.toDataURL()") != first
     page.get_by_role("button", name="Step back").click()
     assert opened.step == paused - 1
 
@@ -127,6 +126,8 @@ def test_the_animation_obeys(opened: Opened) -> None:
     page.keyboard.press("End")
     assert opened.step == last
     expect(page.locator("#status")).to_contain_text("100 %")
+    # The first steps may only read.
+    assert page.locator("#target-canvas").evaluate("each => each.toDataURL()") != first
     page.keyboard.press("ArrowLeft")
     assert opened.step == last - 1
     page.keyboard.press("Home")

@@ -168,3 +168,22 @@ def test_an_image_that_was_moved_is_given_as_before(source: Path, tmp_path: Path
 
     assert dask_io.resume(target, source=str(moved)).blocks_skipped
     assert np.array_equal(dask_io.open(target)[...], np.load(source))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_parts_of_blocks_are_not_read_in_many_short_runs(tmp_path: Path, order: str) -> None:
+    """Parts that the first run needed are gaps, which are read if seeks would take longer."""
+    array = np.arange(40**3, dtype="u2").reshape(40, 40, 40)
+    np.save(tmp_path / "a.npy", np.asarray(array, order="F" if order == "F" else "C"))
+    dask_io.split(tmp_path / "a.npy", tmp_path / "a", chunks=10)
+    n_planned = dask_io.plan(tmp_path / "a", tmp_path / "b", chunks=16, **LIMITS).plan.seeks.read
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(
+            tmp_path / "a", tmp_path / "b", chunks=16, progress=stop, workers=1, **LIMITS
+        )
+
+    done = dask_io.resume(tmp_path / "b", verify=True)
+
+    assert done.blocks_skipped
+    assert done.seeks.read <= n_planned
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "b")[:], array)

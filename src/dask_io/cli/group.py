@@ -70,6 +70,13 @@ class Verbs(click.Group):
         with one_line_errors():
             return super().make_context(*arguments, **options)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the command; errors in those after it may be wanted as JSON."""
+        options = args[: args.index("--")] if "--" in args else args
+        if "--json" in options:
+            ctx.meta[JSON] = True
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the rest and run the command."""
         with (

@@ -62,6 +62,7 @@ def remarks(job: AnyJob) -> Iterator[str]:
         yield f"axes are taken as {job.inferred_axes}; give other names with --axes"
     yield from _left_out(job)
     yield from _spacing(job)
+    yield from _lost_scaling(job)
     yield from _hidden_orientation(job)
     if job.resolved:
         yield f"in the region, {job.resolved}"
@@ -111,6 +112,20 @@ def _left_out(job: AnyJob) -> Iterator[str]:
     if levels := found.get(LEVELS):
         more = "a smaller level" if len(levels) == 1 else f"{len(levels)} smaller levels"
         yield f"the image has {more} (a pyramid), of which nothing is kept"
+
+
+def _lost_scaling(job: AnyJob) -> Iterator[str]:
+    """Yield a line if the target cannot say which real values the stored ones stand for."""
+    from dask_io.stores.scaling import SCALING, scaling_in  # noqa: PLC0415  # loaded on use
+
+    one, target = _single(job), _target_of(job)
+    scaling = None if one is None else scaling_in(one.source.metadata)
+    if scaling is None or target is None or scaling.is_identity or SCALING in target.metadata:
+        return
+    yield (
+        f"{target.format} cannot store the scaling of the source ({scaling}); values are copied "
+        "as they are stored"
+    )
 
 
 def _hidden_orientation(job: AnyJob) -> Iterator[str]:

@@ -125,9 +125,9 @@ casting = click.option(
     "--casting",
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
     metavar="RULE",
-    help="Conversions that --dtype may do, as in NumPy: no, equiv, safe (no value changes; the "
-    "default), same_kind, unsafe. Integers that do not fit wrap around; nothing is clipped or "
-    "scaled.",
+    help="Conversions that --dtype may do, as in NumPy: no, equiv, safe (the default: values stay, "
+    "but very large 64-bit integers are rounded as floats), same_kind, unsafe. Integers that do "
+    "not fit wrap around; nothing is clipped or scaled.",
 )
 format_ = click.option("--format", metavar="F", help="Format of the target, such as zarr.")
 codec = click.option(

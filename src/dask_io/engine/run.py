@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 # Runs of at least this length are read by a separate call, with direct I/O.
 _LONG_RUN = 256 * 2**10
+# A resumed run reads this many bytes of a gap rather than making a seek: less than a disk with an
+# arm reads in that time, and more than an SSD.
+_SEEK_BYTES = 256 * 2**10
 # This fraction of the room to write behind stays free, so that there are holes for all buffers.
 _SPARE = 3
 # The most bytes of a block that one thread reads before another may continue.
@@ -499,7 +502,7 @@ class _Run:
         n_each = -(-self.source.grid.clipped(cell).n_blocks // self.n_workers)
         most = min(_MOST_TOGETHER, n_each)
         for index, region in self.source.grid.pieces(cell):
-            for read in self._shares(index, self._parts(members, region)):
+            for read in self._shares(index, self._parts(members, index, region)):
                 waiting.append(read)
                 n_elements += read.size
                 if n_elements >= self.together or len(waiting) >= most:
@@ -522,12 +525,39 @@ class _Run:
             members.append(_StepMember(member, cell.shifted_by(origin), origin, filling))
         return members
 
-    def _parts(self, members: list[_StepMember], region: Region) -> list[_NeededPart]:
-        """Return the parts of a region that members need."""
+    def _parts(
+        self, members: list[_StepMember], index: tuple[int, ...], region: Region
+    ) -> list[_NeededPart]:
+        """Return the parts of a region of a block that members need."""
         if self.needs_all:
             return [_NeededPart(members[0], region)]
-        parts = (_NeededPart(member, member.needs(region)) for member in members)
-        return [part for part in parts if part.region.size]
+        parts = []
+        for member in members:
+            needed = member.needs(region)
+            if needed.size:
+                if not self.is_atomic and member.member.ledger is not None:
+                    needed = self._with_gaps(index, needed, region & member.region)
+                parts.append(_NeededPart(member, needed))
+        return parts
+
+    def _with_gaps(self, index: tuple[int, ...], needed: Region, planned: Region) -> Region:
+        """Return what to read of a block, of which an earlier run needed the other parts.
+
+        The plan reads all of `planned`. What is needed of it now may be many short runs: they are
+        read with the gaps between them, up to what the plan reads, if the seeks cost more.
+        """
+        block, layout = self.source.grid.block(index), self.source.layout
+        n_axes = len(block.shape)
+
+        def extended(n: int) -> Region:
+            inside = layout.read_through(needed.relative_to(block.start), block.shape, n)
+            return inside.shifted_by(block.start) & planned
+
+        def cost(part: Region) -> int:
+            n_runs = layout.count_runs(part.relative_to(block.start), block.shape)
+            return n_runs * _SEEK_BYTES + part.size * self.source.dtype.itemsize
+
+        return min((extended(n) for n in range(n_axes + 1)), key=cost)
 
     def _shares(self, index: tuple[int, ...], parts: list[_NeededPart]) -> Iterable[_Read]:
         """Divide a large part of a block among threads."""

@@ -316,13 +316,15 @@ def check_places(source: Placed, target: Placed) -> None:
         If the target is one of these.
     """
     a, b = locate(source.place).resolve(), locate(target.place).resolve()
-    if _lies_in(a, b) or _lies_in(b, a):
-        raise SamePlaceError(source.place, target.place)
+    target_has, source_has = _lies_in(a, b), _lies_in(b, a)
+    if target_has or source_has:
+        contains = "" if target_has and source_has else "target" if target_has else "source"
+        raise SamePlaceError(source.place, target.place, contains)
     if isinstance(a, Path) and isinstance(b, Path) and a.is_dir() and b.exists():
         with storage_errors(a):
             for link in _links_in(a):
                 if _lies_in(link.resolve(), b):
-                    raise SamePlaceError(str(link), target.place)
+                    raise SamePlaceError(str(link), target.place, "target")
 
 
 def _links_in(folder: str | Path) -> Iterator[Path]:

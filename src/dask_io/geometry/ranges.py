@@ -91,7 +91,8 @@ def _why_not(text: str) -> str:
     if step := _STEP.fullmatch(text):
         return f"{text!r} has a step, but regions have none; write {step[1].strip()}"
     if _ONE_VALUE.fullmatch(text):
-        return f"{text!r} is a single value; write a range, as in 2020-01-01:2020-02-01"
+        example = "@5:@6" if text.strip().startswith("@") else "2020-01-01:2020-02-01"
+        return f"{text!r} is a single value; write a range, as in {example}"
     if any(map(_DECIMAL.fullmatch, text.split(":"))):
         values = ":".join(f"@{end.strip()}" if end.strip() else "" for end in text.split(":"))
         return f"{text!r} is not a range of indices; for values of a coordinate write {values}"
@@ -276,9 +277,10 @@ def bounds_of(
             ends.append(end + length if end < 0 else end)
     low, high = ends
     if one.has_values and low > high:
+        turned = Range(one.stop, one.start)
         message = (
-            f"range {one} of {_shown(axis)} goes backwards, from index {low} to {high}; give the "
-            "end first that comes first along the axis"
+            f"range {one} of {_shown(axis)} goes backwards, from index {low} to {high}, because "
+            f"values decrease along the axis; write {turned}"
         )
         raise ValueError(message)
     if low > high:

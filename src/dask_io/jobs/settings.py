@@ -86,7 +86,7 @@ class Options(TypedDict, total=False):
         Version of the target's format, 2 or 3 for Zarr; by default the source's, else the newest.
     codec
         Codec of the target's blocks, such as ``"zstd:3"``, ``"blosc:lz4:5:shuffle"`` or
-        ``"none"``; by default the source's.
+        ``"none"``; by default the source's. If the source has none, Zarr gets ``"zstd:0"``.
     shards
         Shape of the target's shards, files of several chunks each: a length per axis, -1 for the
         whole axis, or a dict by axis number or dimension name. Axes that the dict leaves out are

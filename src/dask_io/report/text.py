@@ -9,6 +9,7 @@ from dask_io.planning import Seeks, explain_visits, memory_for_lower_bound, pred
 from dask_io.planning.describe import table
 from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
 from dask_io.report.space import space_rows
+from dask_io.stores.scaling import scaling_in
 from dask_io.stores.space import Space, shown_names
 from dask_io.stores.spec import CODECS_OF_FILES, SPACE
 from dask_io.units import at_least, by, count, format_bytes, format_seconds
@@ -203,6 +204,8 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "codec", printable(" and ".join(words))
     if metadata.get("shards"):
         yield "shards", by(metadata["shards"])
+    if (scaling := scaling_in(metadata)) is not None and not scaling.is_identity:
+        yield "scaling", f"{scaling}; values are read as they are stored"
     if metadata.get("fill_value") is not None:
         yield "fill", _brief(str(metadata["fill_value"]))
     if metadata.get("dimension_names"):

@@ -88,6 +88,12 @@ class Scaling:
         """Whether stored values are the real values."""
         return bool((self.low == self.valid[0]).all() and (self.high == self.valid[1]).all())
 
+    def __str__(self) -> str:
+        if self.low.ndim:
+            return f"real values from {self.bounds[0]:g} to {self.bounds[1]:g}, by slice"
+        slope = float(self.high - self.low) / (self.valid[1] - self.valid[0])
+        return f"real value = {slope:g} x stored value + {self.low - self.valid[0] * slope:g}"
+
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the greatest real value that are possible."""

@@ -389,7 +389,7 @@ def test_same_and_nested_places_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(source_folder)
     source = open_source(source_folder)
     for place in ("src", "link", "src/inner", "link/deep/er", ".", "other/../src"):
-        with pytest.raises(SamePlaceError, match="are the same, or one contains the other"):
+        with pytest.raises(SamePlaceError, match=r"are the same|lies in source|contains source"):
             check_places(source, target_at(tmp_path / place))
     one = Grid.regular((4, 6), (4, 6))
     file = open_source(source_folder / "b_0_0.npy")
@@ -409,7 +409,7 @@ def test_links_from_a_source_into_its_target_are_refused(tmp_path: Path, linked:
     np.save(selected / "b_0_0.npy", np.zeros((4, 6)))
     source = open_source(selected)
     (selected / "deep" / "link").symlink_to(kept / linked)
-    with pytest.raises(SamePlaceError, match=r"deep/link and target .*kept are the same"):
+    with pytest.raises(SamePlaceError, match=r"kept contains source .*deep/link"):
         check_places(source, target_at(kept))
     (tmp_path / "other").mkdir()
     check_places(source, target_at(tmp_path / "other"))
