@@ -286,16 +286,29 @@ def _open_directory(
             f"give those of one format, as in '{folder}/*{_suffix_of(usual[0])}'",
         )
     if not by_format:
-        raise DataError(
-            str(folder),
-            ["no block files"],
-            f"give a pattern of block files, as in '{folder}/b_{{0}}_{{1}}.npy', "
-            f"or a format ({', '.join(format_names())})",
-        )
+        raise _no_blocks(folder, format, by_pattern.values())
     ((chosen_name, block_names),) = by_format.items()
     chosen, block_names = _choose_variant(folder, chosen_name, block_names)
     names = _guess_names(folder, block_names, chosen, given)
     return _open_blocks(folder, files, chosen, names, given)
+
+
+def _no_blocks(
+    folder: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    rows: Iterable[Row | None],
+) -> DataError:
+    """Return the error for a directory without block files."""
+    alone = {row.name for row in rows if row is not None and row.is_one_file}
+    if format is None and alone:
+        problem = f"its {' and '.join(sorted(alone))} files are not blocks of one array"
+        return DataError(str(folder), [problem], "give one of the files, or join them first")
+    return DataError(
+        str(folder),
+        ["no block files"],
+        f"give a pattern of block files, as in '{folder}/b_{{0}}_{{1}}.npy', "
+        f"or a format ({', '.join(format_names())})",
+    )
 
 
 def _suffix_of(name: str) -> str:

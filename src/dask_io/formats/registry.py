@@ -145,7 +145,8 @@ class Row:
         """
         if not self.blocks:
             raise UsageError(
-                f"{self.name} does not store block files; give a path ending in {self.suffixes[0]}"
+                f"several {self.name} files are not one array; give one path ending in "
+                f"{self.suffixes[0]}"
             )
         return cast("Format", _load(self.name, self.blocks, self.library))
 

@@ -64,7 +64,7 @@ def explain_visits(plan: AnyPlan | Sweeps | Series) -> str:
     --------
     >>> from dask_io.planning import Problem, plan_sweep
     >>> print(explain_visits(plan_sweep(Problem.regular((8, 8), (2, 8), (8, 2), budget=10))))
-    each block is read 2.0 times and written 4.0 times on average, because the memory budget of \
+    each block is read 2.0 times and written in 4.0 parts on average, because the memory budget of \
 10 B is too small; --memory 64 is enough to read and write every block once
     >>> explain_visits(plan_sweep(Problem.regular((8, 8), (2, 8), (8, 2), budget=64)))
     ''
@@ -110,16 +110,13 @@ def _how_often(plan: AnyPlan | Sweeps | Series) -> str:
     visits = count_visits(plan)
     if visits.are_once:
         return "data passes through scratch files on disk"
-    sides = {
-        "read": (visits.read, visits.source_blocks),
-        "written": (visits.written, visits.target_blocks),
-    }
-    times = [
-        f"{verb} {_average(n_visits / n_blocks)} times"
-        for verb, (n_visits, n_blocks) in sides.items()
-        if n_visits > n_blocks
-    ]
-    return f"each block is {' and '.join(times)} on average"
+    often = []
+    if visits.read > visits.source_blocks:
+        often.append(f"read {_average(visits.read / visits.source_blocks)} times")
+    if visits.written > visits.target_blocks:
+        # Nothing is written twice, but a block may be opened several times until it is complete.
+        often.append(f"written in {_average(visits.written / visits.target_blocks)} parts")
+    return f"each block is {' and '.join(often)} on average"
 
 
 def _average(ratio: float) -> str:

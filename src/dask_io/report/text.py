@@ -168,7 +168,7 @@ def group_text(group: DescribedGroup) -> str:
         is_copied = name not in group.uncopied
         how = "copied verbatim" if is_copied else f"cannot be copied: it {problem}"
         rows.append((printable(name), *["-"] * 5, _brief(how)))
-    head = f"{printable(group.place)}: a group of {len(rows) - 1} {group.format} arrays"
+    head = f"{printable(group.place)}: a group of {count(len(rows) - 1, f'{group.format} array')}"
     about = f"\nattributes: {_brief(', '.join(group.attributes))}" if group.attributes else ""
     return f"{head}\n{table(rows)}{about}{_space_of_group(group)}"
 

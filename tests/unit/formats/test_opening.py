@@ -424,3 +424,13 @@ def test_suffixes_in_upper_case_are_read(tmp_path: Path) -> None:
         found = dask_io.open(place)
         assert found.shape == (3, 4, 5)
         assert found[2, :, :].max() == 2
+
+
+def test_files_of_containers_are_not_blocks(tmp_path: Path) -> None:
+    """A folder of NetCDF files is refused without advice that would be refused, too."""
+    for number in range(2):
+        (tmp_path / f"tas_{number}.nc").write_bytes(b"CDF\x01")
+    with pytest.raises(DataError, match="its netcdf files are not blocks of one array"):
+        open_source(tmp_path)
+    with pytest.raises(UsageError, match="several netcdf files are not one array"):
+        open_source(tmp_path / "tas_{0}.nc")

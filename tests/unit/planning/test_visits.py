@@ -35,8 +35,8 @@ def test_too_little_memory_is_said() -> None:
     """With how often blocks are touched, and with the budget at which each is touched once."""
     told = explain_visits(plan_sweep(ROWS_TO_COLUMNS))
     assert told == (
-        "each block is read 1.2 times and written 4.0 times on average, because the memory budget "
-        "of 400 B is too small; --memory 1.57KiB is enough to read and write every block once"
+        "each block is read 1.2 times and written in 4.0 parts on average, because the memory "
+        "budget of 400 B is too small; --memory 1.57KiB is enough to read and write every block once"
     )
     assert explain_visits(plan_sweep(ROWS_TO_COLUMNS.within(1600))) == ""
 
@@ -45,7 +45,7 @@ def test_a_named_strategy_is_the_reason() -> None:
     """The naive strategy writes blocks piece by piece, however much memory there is."""
     told = explain_visits(plan_naive(ROWS_TO_COLUMNS.within(10**6)))
     assert told == (
-        "each block is written 10.0 times on average with the naive strategy; to read and write "
+        "each block is written in 10.0 parts on average with the naive strategy; to read and write "
         "every block once, give --strategy sweep --memory 1.57KiB"
     )
 
@@ -61,7 +61,7 @@ def test_a_few_visits_more_are_not_rounded_away() -> None:
     problem = Problem.regular((1000, 2), (1, 2), (999, 2), budget=3)
     plan = plan_naive(problem.within(10**6))
     series = Series({"a": plan_sweep(Problem.regular((10**6,), (1,), (1,), budget=3)), "b": plan})
-    assert "written 1.01 times" in explain_visits(series)
+    assert "written in 1.01 parts" in explain_visits(series)
 
 
 def test_arrays_of_a_series_are_counted_together() -> None:
