@@ -36,7 +36,8 @@ def test_too_little_memory_is_said() -> None:
     told = explain_visits(plan_sweep(ROWS_TO_COLUMNS))
     assert told == (
         "each block is read 1.2 times and written in 4.0 parts on average, because the memory "
-        "budget of 400 B is too small; --memory 1.57KiB is enough to read and write every block once"
+        "budget of 400 B is too small; --memory 1.57KiB is enough to read and write every block "
+        "once"
     )
     assert explain_visits(plan_sweep(ROWS_TO_COLUMNS.within(1600))) == ""
 
