@@ -31,7 +31,7 @@ TARGETS = {
     "nifti": ("x.nii.gz", ["--order", "F", "--chunks", "-1"]),
     "ome-zarr": ("x.ome.zarr", ["--axes", "z,y,x", "--spacing", "2"]),
     "precomputed": ("x.precomputed", []),
-    "tiff": ("x.tif", []),
+    "tiff": ("x.tif", ["--chunks", "1,16,16"]),
     "zarr": ("x.zarr", []),
     "all": ("x.zarr", []),
 }
