@@ -371,6 +371,29 @@ def test_slices_that_lie_anywhere_keep_the_steps_within_them(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("pattern", "axes", "steps", "origin"),
+    [
+        ("t{0:slice}_z{2:slice}_c{1:slice}.tif", "tczyx", (30, 1, 2, 0.5, 0.25), (0, 0, 0, 0, 0)),
+        ("t1_z{0:slice}_c1.tif", "zyx", (2, 0.5, 0.25), (0, 0, 0)),
+        ("t{0:slice}_z2_c{1:slice}.tif", "tcyx", (30, 1, 0.5, 0.25), (0, 0, 0, 0)),
+        ("t{0:slice}_z1_c1.tif", "tyx", (30, 0.5, 0.25), (0, 0, 0)),
+    ],
+)
+def test_slices_of_many_axes_are_read_in_part_and_in_any_order(
+    pattern: str, axes: str, steps: tuple[float, ...], origin: tuple[float, ...], tmp_path: Path
+) -> None:
+    """The position that changes along an axis is that of the axis, and units keep their steps."""
+    np.save(tmp_path / "a.npy", volume(3, 4, 2, 16, 16))
+    given: dict[str, Any] = {"axes": "tzcyx", "spacing": (30, 2, 1, 0.5, 0.25)}
+    given["unit"] = "second,um,,um,um"
+    dask_io.resplit(tmp_path / "a.npy", tmp_path / "cut" / "t{0}_z{1}_c{2}.tif", **given)
+    found = dask_io.info(tmp_path / "cut" / pattern).metadata["space"]
+    assert "".join(axis.name for axis in found.axes) == axes
+    assert (found.affine.steps, found.affine.origin) == (steps, origin)
+    assert [axis.unit for axis in found.axes[-2:]] == ["micrometer"] * 2
+
+
+@pytest.mark.parametrize(
     ("names", "axes"),
     [
         (["cell_t001", "cell_t002"], "tyx"),
