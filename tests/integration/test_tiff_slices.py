@@ -339,6 +339,23 @@ def test_our_own_slices_keep_their_place_without_our_notes(tmp_path: Path) -> No
     assert (again.affine.steps, again.affine.origin) == ((0.5, 0.1, 0.2), (1, 0, 0))
 
 
+def test_an_unknown_unit_is_reported(tmp_path: Path) -> None:
+    """Slices without their manifest know the step along z, but not its unit."""
+    array = volume(4, 20, 30)
+    given: dict[str, Any] = {"spacing": (2, 0.5, 0.5), "unit": "nm"}
+    dask_io.resplit(save(tmp_path / "scan", array), tmp_path / "cut" / "z_{0}.tif", **given)
+    (tmp_path / "cut" / "dask-io.json").unlink()
+    plan = ("plan", tmp_path / "cut", tmp_path / "a.ome.zarr", "--chunks", 4)
+
+    assert invoke(*plan).stderr.splitlines() == [
+        "dask-io: spacing z: 2, y: 0.5 nanometer, x: 0.5 nanometer",
+        "dask-io: the unit along z is not known; give --unit z=nanometer",
+    ]
+    assert invoke(*plan, "--unit", "z=nanometer").stderr.splitlines() == [
+        "dask-io: spacing z: 2, y: 0.5, x: 0.5 nanometer"
+    ]
+
+
 def test_our_own_tiles_of_slices_keep_their_place(tmp_path: Path) -> None:
     """The distance between slices is known, so that no tile seems to lie elsewhere."""
     array = volume(6, 32, 48)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.ranges import AnyRegion
     from dask_io.geometry.shards import Shards
     from dask_io.stores.dtypes import Casting
-    from dask_io.stores.given_space import Numbers, Words
+    from dask_io.stores.given_space import Numbers, Units, Words
 
 # Threads that only move data wait for the disk most of the time, so there are a few more than
 # cores, up to the number that keeps a disk busy. With small blocks there are fewer, because they
@@ -156,7 +156,7 @@ class Options(TypedDict, total=False):
     order: str | Sequence[str | None] | None
     axes: Words | None
     spacing: Numbers | None
-    unit: Words | None
+    unit: Units | None
     workers: int | None
     max_rate: int | str | None
     overwrite: bool
@@ -223,7 +223,7 @@ class Settings:
     order: str | Sequence[str | None] | None = None
     axes: Words | None = None
     spacing: Numbers | None = None
-    unit: Words | None = None
+    unit: Units | None = None
     overwrite: bool = False
     check: bool = False
     durability: Durability = Durability.FSYNC
