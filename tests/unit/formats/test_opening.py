@@ -424,3 +424,21 @@ def test_suffixes_in_upper_case_are_read(tmp_path: Path) -> None:
         found = dask_io.open(place)
         assert found.shape == (3, 4, 5)
         assert found[2, :, :].max() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("scan.nd2", "bioformats2raw converts files of microscopes to OME-Zarr"),
+        ("scan.CZI", "bioformats2raw converts"),
+        ("scan.jpg", r"use TIFF \(.tif\)"),
+        ("scan.npyy", r"did you mean \.npy"),
+    ],
+)
+def test_files_of_other_programs_are_refused_with_what_helps(
+    name: str, advice: str, tmp_path: Path
+) -> None:
+    """A suffix that looks similar is proposed only for formats that are not known."""
+    (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=advice):
+        dask_io.open(tmp_path / name)

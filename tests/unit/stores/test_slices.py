@@ -185,6 +185,17 @@ def test_files_of_more_axes_are_advised_to_be_slices(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, [VOLUME, VOLUME])
 
 
+def test_slices_of_one_channel_are_advised_to_keep_its_axis(tmp_path: Path) -> None:
+    """Their axis of length 1 comes before the one that is numbered, or after it."""
+    for number in range(3):
+        np.save(tmp_path / f"z_{number:03}.npy", VOLUME[:1])
+    with pytest.raises(DataError) as caught:
+        open_source(tmp_path)
+    first, second = (tmp_path / f"z_{{{axis}:slice:03}}.npy" for axis in (1, 0))
+    assert f"give '{first}', or '{second}' to number from axis 0" in str(caught.value)
+    assert dask_io.open(first).shape == (1, 3, *VOLUME.shape[1:])
+
+
 def test_gaps_between_slices_are_reported_together(tmp_path: Path) -> None:
     """Every gap is reported once, and the message does not grow with the number of gaps."""
     for number in range(100, 200):
