@@ -114,8 +114,9 @@ class Options(TypedDict, total=False):
         for each axis, or a dict by axis name, such as ``{"z": 2, "y": 0.5, "x": 0.5}``. It
         replaces the source's; a `SpacingWarning` tells if the source has another.
     unit
-        Unit of the spacing, such as ``"micrometer"``: one for all axes of space, or a list with
-        one for each axis, None for an axis without a unit. It replaces the source's.
+        Unit of the spacing, such as ``"micrometer"``: one for all axes of space, a list with one
+        for each axis, None for an axis without a unit, or a dict by axis name. It replaces the
+        source's.
     workers
         Maximum number of threads.
     max_rate
