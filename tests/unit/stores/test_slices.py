@@ -15,6 +15,8 @@ import dask_io
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.formats import open_source
 from dask_io.stores.name_inference import guess_names
+from dask_io.stores.slices import space_of_slices, stacked_space
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -265,3 +267,25 @@ def test_any_numbering_is_recognised(first: int, n_slices: int, width: int, pref
     assert found.slice_axes == (0,)
     if len({len(name) for name in names}) == 1:
         assert [found.name_of((n, 0, 0), (n, 0, 0)) for n in range(n_slices)] == names
+
+
+def test_a_unit_goes_with_its_step() -> None:
+    """Slices whose positions cannot be placed keep the names of axes, but no unit alone."""
+    axes = SpaceAxis("y", "mm", AxisType.SPACE), SpaceAxis("x", "mm", AxisType.SPACE)
+    turned = Space(axes, Affine(((0.6, 0.8), (-0.8, 0.6)), (0, 0)))
+    named = Space(axes, Affine.scaled((0.5, 0.5), (0, 0), ("right", "superior")))
+    for space in (turned, named):
+        found = stacked_space(space, (0,))
+        assert [axis.name for axis in found.axes] == ["z", "y", "x"]
+        assert found.affine is None
+        assert not any(axis.unit for axis in found.axes)
+
+
+def test_slices_at_one_place_keep_the_steps_within_them() -> None:
+    """A single slice of an array with four axes does not tell where the next one lies."""
+    axes = SpaceAxis("y", "mm", AxisType.SPACE), SpaceAxis("x", "mm", AxisType.SPACE)
+    cut = Space(axes, Affine(((0, 0), (0, 0), (0.5, 0), (0, 0.25)), (1, 6, 2, 3)))
+    spaces: dict[tuple[int, ...], Space] = {(n, 0, 0): stacked_space(cut, (0,)) for n in (0, 1)}
+    space, is_of_all = space_of_slices(spaces, (0,))
+    assert space.affine == Affine.scaled((1, 0.5, 0.25), (0, 2, 3))
+    assert is_of_all
