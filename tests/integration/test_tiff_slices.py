@@ -339,6 +339,23 @@ def test_our_own_slices_keep_their_place_without_our_notes(tmp_path: Path) -> No
     assert (again.affine.steps, again.affine.origin) == ((0.5, 0.1, 0.2), (1, 0, 0))
 
 
+def test_an_unknown_unit_is_reported(tmp_path: Path) -> None:
+    """Slices without their manifest know the step along z, but not its unit."""
+    array = volume(4, 20, 30)
+    given: dict[str, Any] = {"spacing": (2, 0.5, 0.5), "unit": "nm"}
+    dask_io.resplit(save(tmp_path / "scan", array), tmp_path / "cut" / "z_{0}.tif", **given)
+    (tmp_path / "cut" / "dask-io.json").unlink()
+    plan = ("plan", tmp_path / "cut", tmp_path / "a.ome.zarr", "--chunks", 4)
+
+    assert invoke(*plan).stderr.splitlines() == [
+        "dask-io: spacing z: 2, y: 0.5 nanometer, x: 0.5 nanometer",
+        "dask-io: the unit along z is not known; give --unit z=nanometer",
+    ]
+    assert invoke(*plan, "--unit", "z=nanometer").stderr.splitlines() == [
+        "dask-io: spacing z: 2, y: 0.5, x: 0.5 nanometer"
+    ]
+
+
 def test_our_own_tiles_of_slices_keep_their_place(tmp_path: Path) -> None:
     """The distance between slices is known, so that no tile seems to lie elsewhere."""
     array = volume(6, 32, 48)
@@ -368,6 +385,29 @@ def test_slices_that_lie_anywhere_keep_the_steps_within_them(tmp_path: Path) -> 
     assert found.affine.steps == (1, 0.1, 0.2)
     assert [axis.unit for axis in found.axes] == [None, "micrometer", "micrometer"]
     assert "metadata of some files" in str(done)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "axes", "steps", "origin"),
+    [
+        ("t{0:slice}_z{2:slice}_c{1:slice}.tif", "tczyx", (30, 1, 2, 0.5, 0.25), (0, 0, 0, 0, 0)),
+        ("t1_z{0:slice}_c1.tif", "zyx", (2, 0.5, 0.25), (0, 0, 0)),
+        ("t{0:slice}_z2_c{1:slice}.tif", "tcyx", (30, 1, 0.5, 0.25), (0, 0, 0, 0)),
+        ("t{0:slice}_z1_c1.tif", "tyx", (30, 0.5, 0.25), (0, 0, 0)),
+    ],
+)
+def test_slices_of_many_axes_are_read_in_part_and_in_any_order(
+    pattern: str, axes: str, steps: tuple[float, ...], origin: tuple[float, ...], tmp_path: Path
+) -> None:
+    """The position that changes along an axis is that of the axis, and units keep their steps."""
+    np.save(tmp_path / "a.npy", volume(3, 4, 2, 16, 16))
+    given: dict[str, Any] = {"axes": "tzcyx", "spacing": (30, 2, 1, 0.5, 0.25)}
+    given["unit"] = "second,um,,um,um"
+    dask_io.resplit(tmp_path / "a.npy", tmp_path / "cut" / "t{0}_z{1}_c{2}.tif", **given)
+    found = dask_io.info(tmp_path / "cut" / pattern).metadata["space"]
+    assert "".join(axis.name for axis in found.axes) == axes
+    assert (found.affine.steps, found.affine.origin) == (steps, origin)
+    assert [axis.unit for axis in found.axes[-2:]] == ["micrometer"] * 2
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,11 @@ def remarks(job: AnyJob) -> Iterator[str]:
 
 def _spacing(job: AnyJob) -> Iterator[str]:
     """Yield the steps that a target stores, if they could surprise, and those that are unknown."""
-    from dask_io.report.space import spacing_line, unknown_steps  # noqa: PLC0415  # loaded on use
+    from dask_io.report.space import (  # noqa: PLC0415  # loaded on use
+        spacing_line,
+        unknown_steps,
+        unknown_units,
+    )
     from dask_io.stores.spec import SPACE  # noqa: PLC0415  # loaded on use, as above
 
     one, target = _single(job), _target_of(job)
@@ -87,6 +91,11 @@ def _spacing(job: AnyJob) -> Iterator[str]:
         verb = "is" if len(names) == 1 else "are"
         given = "--spacing" if one.gives_space and _has_units(space) else "--spacing and --unit"
         yield f"the {steps} along {in_words(names)} {verb} not known and written as 1; give {given}"
+    if is_image and (units := unknown_units(space)):
+        subject = "unit" if len(units) == 1 else "units"
+        verb = "is" if len(units) == 1 else "are"
+        given = ",".join(f"{name}={unit}" for name, unit in units.items())
+        yield f"the {subject} along {in_words(list(units))} {verb} not known; give --unit {given}"
 
 
 def _has_units(space: Space) -> bool:

@@ -275,7 +275,7 @@ target = stack(
         help="Distance between elements: one for all axes of space, one per axis, or by name: "
         "z=2,y=0.5,x=0.5.  [default: as source]",
     ),
-    click.option("--unit", metavar="U", help="Unit of the spacing, e.g. micrometer."),
+    click.option("--unit", metavar="U,...", help="Its unit: one, one per axis, or t=s,z=um."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
 )
 

@@ -196,6 +196,10 @@ def _json_object(path: Location) -> dict[str, Any]:
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 # Built-in formats are not entry points, because searching all installed packages is slow.
+# Proprietary files of microscopes. Those that are TIFF or HDF5 files, such as .lsm, are opened.
+_MICROSCOPES = frozenset((".nd2", ".czi", ".lif", ".oib", ".oif", ".oir", ".vsi", ".zvi"))
+_PICTURES = frozenset((".jpg", ".jpeg", ".gif", ".bmp", ".webp"))
+
 _ROWS = (
     Row("npy", (".npy",), blocks="dask_io.formats.npy:FORMAT"),
     Row("raw", (".raw", ".bin", ".dat"), blocks="dask_io.formats.raw:FORMAT"),
@@ -444,14 +448,22 @@ def choose_format(path: Location, name: str | None) -> Format:
     if chosen is None and path.is_file():
         chosen = next((row for row in _ROWS if row.blocks and row.recognises(path)), None)
     if chosen is None:
-        guess = did_you_mean(path.suffix, (suffix for row in _ROWS for suffix in row.suffixes))
+        suffixes = [suffix for row in _ROWS for suffix in row.suffixes]
         known = f"; give one of {', '.join(format_names())} with --format or --source-format"
-        raise UsageError(f"{path} does not have the suffix of a known format{guess or known}")
+        advice = _instead_of(path.suffix.lower()) or did_you_mean(path.suffix, suffixes) or known
+        raise UsageError(f"{path} does not have the suffix of a known format{advice}")
     blocks = chosen.load_blocks()
     is_other = by_suffix is not None and by_suffix.name != chosen.name
     if by_suffix is not None and is_other and not path.name.endswith(by_suffix.shared):
         raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
     return blocks.of_file(path.name)
+
+
+def _instead_of(suffix: str) -> str:
+    """Return a clause for an error about a format of other programs; empty for any other suffix."""
+    if suffix in _MICROSCOPES:
+        return "; bioformats2raw converts files of microscopes to OME-Zarr, which Dask IO reads"
+    return "; use TIFF (.tif) for pictures" if suffix in _PICTURES else ""
 
 
 def _recognised(path: Location, by_suffix: Row | None) -> Row | None:

@@ -14,7 +14,7 @@ from dask_io.geometry.grid import Grid
 
 MOST_AXES = 64
 # Lengths as they are often written: 64x64x64.
-_LENGTHS = re.compile(r"-?\d+(?:\s*[x×]\s*-?\d+)+")
+_LENGTHS = re.compile(r"-?\d+(?:\s*[xX×]\s*-?\d+)+")
 AUTO_BYTES = 64 * 2**20
 
 AxisChunks: TypeAlias = int | str | Sequence[int] | None
@@ -36,8 +36,9 @@ def normalize_chunks(
     ----------
     chunks
         As in Dask: a length for all axes, a sequence with an entry per axis, or a mapping from
-        axis to entry. An entry is a length, -1 (the whole axis), ``"auto"`` (nearly cubic blocks
-        of about 64 MiB), all lengths along the axis, or None.
+        axis to entry; or text that `parse_chunks` understands. An entry is a length, -1 (the whole
+        axis), ``"auto"`` (nearly cubic blocks of about 64 MiB), all lengths along the axis, or
+        None.
     shape
         Shape of the array.
     itemsize
@@ -58,13 +59,15 @@ def normalize_chunks(
     '5 x 2'
     >>> str(normalize_chunks("auto", (1000, 1000, 1000), itemsize=8))
     '200 x 200 x 200'
+    >>> str(normalize_chunks("4x-1x3", (10, 7, 5), itemsize=8))
+    '4 x 7 x 3'
     """
     shape = tuple(shape)
     if not 1 <= len(shape) <= MOST_AXES:
         raise UsageError(f"the array has {len(shape)} axes; 1 to {MOST_AXES} are supported")
     if min(shape) < 0:
         raise UsageError(f"shape {_join(shape)} has a negative length")
-    entries = _per_axis(chunks, shape)
+    entries = _per_axis(parse_chunks(chunks) if isinstance(chunks, str) else chunks, shape)
     axes = [_cut(entry, axis, shape[axis], like) for axis, entry in enumerate(entries)]
     fixed = [axis for axis in axes if axis is not None]
     largest = max(1, AUTO_BYTES // max(1, itemsize * prod(axis.longest or 1 for axis in fixed)))
@@ -90,7 +93,11 @@ def by_number(chunks: Chunks, names: Sequence[str | None] | None, what: str = "c
     --------
     >>> by_number({"y": -1, 0: 24}, ["time", "y"]), by_number((3, 4), None)
     ({1: -1, 0: 24}, (3, 4))
+    >>> by_number("y=-1", ["time", "y"])
+    {1: -1}
     """
+    if isinstance(chunks, str):
+        chunks = parse_chunks(chunks)
     if not isinstance(chunks, Mapping):
         return chunks
     known = [name for name in names or () if name is not None]
@@ -198,7 +205,7 @@ def _root(value: int, degree: int) -> int:
 
 
 def parse_chunks(text: str) -> Chunks:
-    """Parse chunks as written on the command line.
+    """Parse chunks as written on the command line, or as text in Python.
 
     Raises
     ------
@@ -211,10 +218,10 @@ def parse_chunks(text: str) -> Chunks:
     ((500, 500, -1), 'auto', -1)
     >>> parse_chunks("(3,4,3),5"), parse_chunks("0=24,2=(3,4)"), parse_chunks("time=24,y=-1")
     (((3, 4, 3), 5), {0: 24, 2: (3, 4)}, {'time': 24, 'y': -1})
-    >>> parse_chunks("64x64x32")
-    (64, 64, 32)
+    >>> parse_chunks("64x64x32"), parse_chunks("64X64")
+    ((64, 64, 32), (64, 64))
     """
-    entries = _split(_LENGTHS.sub(lambda found: re.sub(r"\s*[x×]\s*", ",", found[0]), text))
+    entries = _split(_LENGTHS.sub(lambda found: re.sub(r"\s*[xX×]\s*", ",", found[0]), text))
     if any("=" in entry for entry in entries):
         pairs = [entry.partition("=") for entry in entries]
         axes = [_parse_axis(axis.strip(), text) for axis, _, _ in pairs]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.ranges import AnyRegion
     from dask_io.geometry.shards import Shards
     from dask_io.stores.dtypes import Casting
-    from dask_io.stores.given_space import Numbers, Words
+    from dask_io.stores.given_space import Numbers, Units, Words
 
 # Threads that only move data wait for the disk most of the time, so there are a few more than
 # cores, up to the number that keeps a disk busy. With small blocks there are fewer, because they
@@ -114,8 +114,9 @@ class Options(TypedDict, total=False):
         for each axis, or a dict by axis name, such as ``{"z": 2, "y": 0.5, "x": 0.5}``. It
         replaces the source's; a `SpacingWarning` tells if the source has another.
     unit
-        Unit of the spacing, such as ``"micrometer"``: one for all axes of space, or a list with
-        one for each axis, None for an axis without a unit. It replaces the source's.
+        Unit of the spacing, such as ``"micrometer"``: one for all axes of space, a list with one
+        for each axis, None for an axis without a unit, or a dict by axis name. It replaces the
+        source's.
     workers
         Maximum number of threads.
     max_rate
@@ -156,7 +157,7 @@ class Options(TypedDict, total=False):
     order: str | Sequence[str | None] | None
     axes: Words | None
     spacing: Numbers | None
-    unit: Words | None
+    unit: Units | None
     workers: int | None
     max_rate: int | str | None
     overwrite: bool
@@ -223,7 +224,7 @@ class Settings:
     order: str | Sequence[str | None] | None = None
     axes: Words | None = None
     spacing: Numbers | None = None
-    unit: Words | None = None
+    unit: Units | None = None
     overwrite: bool = False
     check: bool = False
     durability: Durability = Durability.FSYNC

@@ -12,6 +12,7 @@ from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError, DataError, UsageError
 from dask_io.formats.places import refuse_unfinished
 from dask_io.formats.registry import find_container_row, tree_rows
+from dask_io.geometry.chunks import parse_chunks
 from dask_io.geometry.named import chunks_by_name, is_coordinate
 from dask_io.jobs.verify import compare_files
 from dask_io.storage.location import is_taken, is_url, locate
@@ -97,6 +98,8 @@ def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[st
     dimensions, levels = source.dimensions, source.levels
     if chunks is None:
         return dict.fromkeys(dimensions)
+    if isinstance(chunks, str):
+        chunks = parse_chunks(chunks)
     if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
         return chunks_by_name(cast("Mapping[str, AxisChunks]", chunks), dimensions)
     if levels and isinstance(chunks, int | str):

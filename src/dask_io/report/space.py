@@ -121,3 +121,25 @@ def unknown_steps(space: Space, own: Space | None) -> list[str]:
         for axis, step in spatial
         if step == 1 and not (has_steps and axis.unit is not None)
     ]
+
+
+def unknown_units(space: Space) -> dict[str, str]:
+    """Return the usual units of axes whose steps have none, although those of other axes have.
+
+    Examples
+    --------
+    >>> from dask_io.stores.space import Affine, Space, SpaceAxis
+    >>> axes = SpaceAxis("z", None, AxisType.SPACE), SpaceAxis("x", "nanometer", AxisType.SPACE)
+    >>> unknown_units(Space(axes, Affine.scaled((2.0, 0.5), (0.0, 0.0))))
+    {'z': 'nanometer'}
+    """
+    spatial = [axis.unit for axis in space.axes if axis.unit and axis.type is AxisType.SPACE]
+    if space.affine is None or not any(axis.unit for axis in space.axes):
+        return {}
+    usual = {AxisType.SPACE: spatial[0] if spatial else "micrometer", AxisType.TIME: "second"}
+    # An unknown step is written as 1.
+    return {
+        axis.name: usual[axis.type]
+        for axis, step in zip(space.axes, space.affine.steps, strict=True)
+        if axis.name and axis.type in usual and not axis.unit and step != 1
+    }

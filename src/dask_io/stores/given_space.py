@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose, isfinite
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from dask_io.errors import UsageError, did_you_mean
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
 from dask_io.stores.spec import SPACE
 from dask_io.stores.unit_words import LENGTHS, TIMES, is_same_unit, length_ratio, unit_word
 
+T = TypeVar("T")
 Words: TypeAlias = str | Sequence[str | None]
 Numbers: TypeAlias = str | float | Sequence[float] | Mapping[str, float]
+Units: TypeAlias = Words | Mapping[str, str | None]
 
 # Headers store single precision, and inches are converted to micrometres.
 _TOLERANCE = 1e-3
@@ -52,16 +54,16 @@ class GivenSpace:
         The distance between neighbours along each axis, or one for all axes of space; or along
         the axes of these names.
     units
-        A unit for each axis, or one for all axes of space.
+        A unit for each axis, or one for all axes of space; or along the axes of these names.
     """
 
     axes: tuple[str, ...] | None = None
     spacing: tuple[float, ...] | dict[str, float] | None = None
-    units: tuple[str | None, ...] | None = None
+    units: tuple[str | None, ...] | dict[str, str | None] | None = None
 
     @classmethod
     def of(
-        cls, axes: Words | None, spacing: Numbers | None, unit: Words | None
+        cls, axes: Words | None, spacing: Numbers | None, unit: Units | None
     ) -> GivenSpace | None:
         """Parse the user's options; return None if none are given.
 
@@ -73,7 +75,7 @@ class GivenSpace:
         if axes is None and spacing is None and unit is None:
             return None
         names = None if axes is None else _parse_names(axes)
-        units = None if unit is None else tuple(unit_word(w) if w else None for w in _split(unit))
+        units = None if unit is None else _parse_units(unit)
         return cls(names, None if spacing is None else _parse_spacing(spacing), units)
 
     def override(self, metadata: Mapping[str, Any], n_axes: int) -> Space:
@@ -92,22 +94,20 @@ class GivenSpace:
         if names is not None and len(names) == 1 < n_axes == len(set(names[0])) == len(names[0]):
             # As in zyx, which stands for z,y,x.
             names = tuple(names[0])
-        numbers = None if isinstance(self.spacing, dict) else self.spacing
-        for word, given in (("axes", names), ("spacing", numbers), ("unit", self.units)):
-            if given is not None and len(given) != n_axes and (word == "axes" or len(given) > 1):
-                found = ",".join(str(each or "") for each in given)
-                axes_ = "1 axis" if len(given) == 1 else f"{len(given)} axes"
-                raise UsageError(
-                    f"{word} {found} is for {axes_}, but the source has {n_axes}; give one for "
-                    "each axis, and separate them by commas"
-                )
         axes = tuple(space.axes)
         if names is not None:
+            _check_length("axes", names, axes)
             axes = tuple(
                 axis if axis.name == name else SpaceAxis(name, axis.unit, type_of(name))
                 for axis, name in zip(axes, names, strict=True)
             )
-        if self.units is not None:
+        for word, given in (("spacing", self.spacing), ("unit", self.units)):
+            if isinstance(given, tuple) and len(given) > 1:
+                _check_length(word, given, axes)
+        if isinstance(self.units, dict):
+            each = _by_name("unit", self.units, axes, [axis.unit for axis in axes])
+            axes = tuple(replace(axis, unit=word) for axis, word in zip(axes, each, strict=True))
+        elif self.units is not None:
             each = _for_each(self.units, axes, [axis.unit for axis in axes])
             axes = tuple(replace(axis, unit=word) for axis, word in zip(axes, each, strict=True))
         elif self.spacing is not None:
@@ -115,7 +115,7 @@ class GivenSpace:
         affine = space.affine
         if isinstance(self.spacing, dict):
             others = [1.0] * n_axes if affine is None else [step or 1.0 for step in affine.steps]
-            affine = _with_steps(affine, _by_name(self.spacing, axes, others))
+            affine = _with_steps(affine, _by_name("spacing", self.spacing, axes, others))
         elif self.spacing is not None:
             each_step = _for_each(self.spacing, axes, [1.0] * n_axes)
             affine = _with_steps(affine, each_step)
@@ -188,21 +188,41 @@ def _is_same_length(one: tuple[float, str | None], other: tuple[float, str | Non
     return isclose(a * float(ratio or 1), b, rel_tol=_TOLERANCE)
 
 
+def _check_length(
+    word: str, given: tuple[float | str | None, ...], axes: tuple[SpaceAxis, ...]
+) -> None:
+    """Refuse values that are not one for each axis, and show how to write those of space alone."""
+    if len(given) == len(axes):
+        return
+    found = ",".join(map(_text, given))
+    of_space = [axis.name for axis in axes if axis.name and type_of(axis.name) is AxisType.SPACE]
+    advice = "give one for each axis, and separate them by commas"
+    if word != "axes" and len(of_space) == len(given):
+        advice = ",".join(f"{n}={_text(v)}" for n, v in zip(of_space, given, strict=True))
+        advice = f"give one for each axis, or {advice}"
+    axes_ = "1 axis" if len(given) == 1 else f"{len(given)} axes"
+    raise UsageError(f"{word} {found} is for {axes_}, but the source has {len(axes)}; {advice}")
+
+
+def _text(value: float | str | None) -> str:
+    return f"{value:.15g}" if isinstance(value, float | int) else value or ""
+
+
 def _by_name(
-    spacing: Mapping[str, float], axes: tuple[SpaceAxis, ...], others: list[float]
-) -> list[float]:
-    """Return one step for each axis, from those of some axes by name."""
+    word: str, given: Mapping[str, T], axes: tuple[SpaceAxis, ...], others: list[T]
+) -> list[T]:
+    """Return one value for each axis, from those of some axes by name."""
     names = [axis.name for axis in axes]
-    for name in spacing:
+    for name in given:
         if name not in names:
             listed = ", ".join(filter(None, names))
             found = (
                 f"the axes are {listed}"
                 if listed
-                else f"the axes have no names; give them, as in --axes {','.join(spacing)}"
+                else f"the axes have no names; give them, as in --axes {','.join(given)}"
             )
-            raise UsageError(f"spacing is given for axis {name!r}, but {found}")
-    return [spacing.get(name or "", other) for name, other in zip(names, others, strict=True)]
+            raise UsageError(f"{word} is given for axis {name!r}, but {found}")
+    return [given.get(name or "", other) for name, other in zip(names, others, strict=True)]
 
 
 def _named(names: Sequence[str | None] | None, n_axes: int) -> Space:
@@ -247,14 +267,29 @@ def _parse_names(given: Words) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _named_values(word: str, given: object) -> Mapping[str, Any] | None:
+    """Return values by the names of axes; None if they are not given by name."""
+    if not (isinstance(given, str) and "=" in given):
+        return given if isinstance(given, Mapping) else None
+    pairs = [part.partition("=") for part in given.split(",")]
+    by_name = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(by_name) < len(pairs):
+        raise UsageError(f"{word} {given!r} contains an axis twice")
+    return by_name
+
+
+def _parse_units(given: Units) -> tuple[str | None, ...] | dict[str, str | None]:
+    by_name = _named_values("unit", given)
+    if by_name is None:
+        listed = given if isinstance(given, str) else [*given]
+        return tuple(unit_word(word) if word else None for word in _split(listed))
+    if not by_name or not all(by_name):
+        raise UsageError(f"unit {given!r} is not for axes by name; write it as t=second,z=um")
+    return {name: unit_word(str(word)) if word else None for name, word in by_name.items()}
+
+
 def _parse_spacing(given: Numbers) -> tuple[float, ...] | dict[str, float]:
-    if isinstance(given, str) and "=" in given:
-        pairs = [part.partition("=") for part in given.split(",")]
-        by_name: Mapping[str, Any] = {name.strip(): value for name, _, value in pairs}
-        if len(by_name) < len(pairs):
-            raise UsageError(f"spacing {given!r} contains an axis twice")
-    else:
-        by_name = given if isinstance(given, Mapping) else {}
+    by_name: Mapping[str, Any] = _named_values("spacing", given) or {}
     parts: Any = given.split(",") if isinstance(given, str) else given
     listed = by_name.values() if by_name else parts if isinstance(parts, Sequence) else [parts]
     try:

@@ -24,7 +24,7 @@ from dask_io.storage.tally import Tally
 from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.not_kept import DIFFERING, is_same
 from dask_io.stores.scaling import BOUNDS, SCALING, RealValues, Scaling, scaling_in
-from dask_io.stores.slices import with_slice_steps
+from dask_io.stores.slices import with_slice_steps, without_other_places
 from dask_io.stores.space import Space, crop, is_close
 from dask_io.stores.spec import SPACE
 from dask_io.stores.store import Access, SourceDefaults
@@ -199,7 +199,9 @@ def common_space(
         return None
     # Files that do not say where they lie take the place that their names give them.
     known = {index: space for index, space in spaces.items() if space.is_known}
-    known = with_slice_steps(known, slice_axes) or known
+    known = with_slice_steps(known, slice_axes) or {
+        index: without_other_places(space, slice_axes) for index, space in known.items()
+    }
     first_index, first = next(iter((known or spaces).items()))
     whole = crop(first, [-low for low in grid.block(first_index).start])
     if len(found) > 1 and all(space == first for space in known.values()):

@@ -122,11 +122,7 @@ def guess_names(
         found = f"the file names hold {numbers}, but the axes are {fields}"
         advice = _name_it(place, n_axes, suffix)
         if is_of_file and 0 < len(varying) < n_axes:
-            groups = {group: axis for axis, group in enumerate(varying)}
-            n_all = n_axes + len(varying)
-            pattern = seen.write(groups, kind="slice", n_axes=n_all).pattern
-            each = f"if each file is one slice of an array with {n_all} axes"
-            advice += f"; {each}, give '{place}/{pattern}'"
+            advice += _advise_slices(seen, varying, first_shape)
         raise DataError(place, [found], advice)
     by_letter = seen.by_letter(in_order)
     is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))
@@ -134,6 +130,24 @@ def guess_names(
     if len(names) > 1:
         seen.refuse_letters(in_order, by_letter, kind=kind)
     return seen.write(in_order, kind=kind)
+
+
+def _advise_slices(seen: _Seen, varying: list[int], shape: Sequence[int]) -> str:
+    """Return a clause with the patterns for files of this shape that are slices."""
+    n_axes = len(shape) + len(varying)
+    # Slices of one channel or one time point may begin with its axis, of length 1.
+    n_single = next((axis for axis, length in enumerate(shape) if length != 1), 0)
+    patterns = []
+    for first in dict.fromkeys((n_single, 0)):
+        axes = {group: axis for axis, group in enumerate(varying, first)}
+        patterns.append(seen.write(axes, kind="slice", n_axes=n_axes).pattern)
+    advice = (
+        f"; if each file is one slice of an array with {n_axes} axes, give "
+        f"'{seen.place}/{patterns[0]}'"
+    )
+    return (
+        f"{advice}, or '{seen.place}/{patterns[1]}' to number from axis 0" if n_single else advice
+    )
 
 
 def is_coloured(shape: Sequence[int]) -> bool:

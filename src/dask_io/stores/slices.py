@@ -67,7 +67,9 @@ def _parse_header(
     """Read a header, and add the axes that the file does not have."""
     header = whole.parse_header(peek)
     shape = tuple(insert_axes(header.shape, axes, 1))
-    space = None if header.space is None else stacked_space(header.space, axes, words)
+    space = header.space
+    if space is not None:
+        space = without_other_places(stacked_space(space, axes, words), axes)
     return replace(header, shape=shape, layout=stacked_layout(header.layout, axes), space=space)
 
 
@@ -100,9 +102,10 @@ def stacked_space(
 ) -> Space:
     """Return the space of an array from that of its first slice.
 
-    The distance between slices is unknown. If the axes of a slice are the coordinates, the number
-    of a slice is its position; otherwise positions in the world are unknown. A slice that was cut
-    from a larger array may also have the coordinates of the axes that it lacks.
+    The distance between slices is unknown. If each axis of a slice has its own coordinate, the
+    number of a slice is its position; otherwise positions in the world are unknown, and so are
+    units. A slice that was cut from a larger array may also have the coordinates of the axes that
+    it lacks. If it has coordinates of even more axes, all are kept, for `with_slice_steps`.
 
     Parameters
     ----------
@@ -130,16 +133,56 @@ def stacked_space(
         is_new = name is not None and name not in names
         named.insert(axis, SpaceAxis(name, None, type_of(str(name))) if is_new else SpaceAxis())
     affine, n_axes = space.affine, len(named)
-    if affine is None or affine.coordinates:
+    if affine is None:
         return Space(tuple(named))
-    if len(affine.origin) == n_axes:
-        coordinates, origin = tuple(_axes_in_file(axes, n_axes)), list(affine.origin)
-    else:
-        coordinates, origin = tuple(range(len(names))), insert_axes(affine.origin, axes, 0.0)
-    if affine.rows_of_axes != coordinates:
-        return Space(tuple(named))
-    steps = [affine.matrix[row][axis] for axis, row in enumerate(coordinates)]
-    return Space(tuple(named), Affine.scaled(insert_axes(steps, axes, 1.0), origin))
+    rows = affine.rows_of_axes
+    if affine.coordinates or rows is None:
+        return _without_places(Space(tuple(named)))
+    if len(affine.origin) > n_axes:
+        matrix = tuple(tuple(insert_axes(row, axes, 0.0)) for row in affine.matrix)
+        return Space(tuple(named), replace(affine, matrix=matrix))
+    steps = insert_axes([affine.matrix[row][n] for n, row in enumerate(rows)], axes, 1.0)
+    if len(affine.origin) == n_axes and rows == tuple(_axes_in_file(axes, n_axes)):
+        return Space(tuple(named), Affine.scaled(steps, affine.origin))
+    origin = insert_axes([affine.origin[row] for row in rows], axes, 0.0)
+    return Space(tuple(named), Affine.scaled(steps, origin))
+
+
+def without_other_places(space: Space, axes: tuple[int, ...]) -> Space:
+    """Return a space of `stacked_space` without coordinates that belong to no axis of its slice."""
+    affine = space.affine
+    if affine is None or not axes or len(affine.origin) == len(space.axes):
+        return space
+    return _with_rows(space, _rows_in_file(affine, axes), {})
+
+
+def _without_places(space: Space) -> Space:
+    """Return the names and types of axes; a unit without a step would stand for a step of 1."""
+    return Space(tuple(replace(axis, unit=None) for axis in space.axes))
+
+
+def _rows_in_file(affine: Affine, axes: tuple[int, ...]) -> dict[int, int]:
+    """Return the coordinate of each axis that slices have."""
+    columns = list(zip(*affine.matrix, strict=True))
+    return {
+        axis: next(row for row, step in enumerate(columns[axis]) if step)
+        for axis in _axes_in_file(axes, len(columns))
+    }
+
+
+def _with_rows(space: Space, rows: Mapping[int, int], steps: Mapping[int, float]) -> Space:
+    """Return a space with one coordinate for each axis.
+
+    Axes that are not in `rows` have no coordinate yet. Those in `steps` get another step.
+    """
+    assert space.affine is not None, "there are coordinates"
+    matrix, at = space.affine.matrix, space.affine.origin
+    found = [
+        steps.get(axis, (matrix[rows[axis]][axis] if axis in rows else 0.0) or 1.0)
+        for axis in range(len(space.axes))
+    ]
+    origin = [at[rows[axis]] if axis in rows else 0.0 for axis in range(len(space.axes))]
+    return replace(space, affine=Affine.scaled(found, origin))
 
 
 def with_slice_steps(
@@ -147,8 +190,9 @@ def with_slice_steps(
 ) -> dict[tuple[int, ...], Space] | None:
     """Return the spaces of slices with the step between them; None if it is unknown.
 
-    Slices that were cut from a larger array have the coordinates of the axes that they lack. The
-    step is unknown if these coordinates do not grow evenly.
+    Slices that were cut from a larger array have the coordinates of all its axes. The coordinate
+    that changes with the number of the slice along an axis is that of this axis, in any order. The
+    step is unknown if coordinates do not grow evenly.
 
     Parameters
     ----------
@@ -165,32 +209,53 @@ def with_slice_steps(
     (0.5, 2.0)
     """
     affines = {index: space.affine for index, space in spaces.items() if space.affine is not None}
-    if not 0 < len(spaces) == len(affines) or any(
-        len(a.origin) != len(i) for i, a in affines.items()
-    ):
+    if not axes or not 0 < len(spaces) == len(affines):
         return None
-    steps: dict[int, float] = {}
-    for axis in axes:
-        positions = {index[axis]: affine.origin[axis] for index, affine in affines.items()}
-        if any(positions[index[axis]] != each.origin[axis] for index, each in affines.items()):
-            return None
-        (first, start), *others = sorted(positions.items())
-        if not others or len(set(positions.values())) == 1:
+    first = next(iter(affines.values()))
+    n_rows, n_axes = len(first.origin), len(next(iter(spaces)))
+    if n_rows < n_axes or any(len(each.origin) != n_rows for each in affines.values()):
+        return None
+    rows, steps = _rows_in_file(first, axes), dict[int, float]()
+    if any(_rows_in_file(each, axes) != rows for each in affines.values()):
+        return None
+    free = [row for row in range(n_rows) if row not in rows.values()]
+    for row in free.copy():
+        if len({each.origin[row] for each in affines.values()}) == 1:
             continue
-        number, position = others[0]
-        # Positions were rounded, and so is their difference.
-        step = float(f"{(position - start) / (number - first):.12g}")
-        if any(abs(start + (n - first) * step - at) > abs(step) * _TOLERANCE for n, at in others):
+        found = [
+            (axis, along)
+            for axis in axes
+            if axis not in rows and (along := _positions_along(axis, row, affines)) is not None
+        ]
+        if len(found) != 1 or (step := _even_step(found[0][1])) is None:
             return None
-        steps[axis] = step
-    found: dict[tuple[int, ...], Space] = {}
-    for index, affine in affines.items():
-        matrix = [list(row) for row in affine.matrix]
-        for axis, step in steps.items():
-            matrix[axis][axis] = step
-        stepped = replace(affine, matrix=tuple(map(tuple, matrix)))
-        found[index] = replace(spaces[index], affine=stepped)
-    return found
+        axis = found[0][0]
+        rows[axis], steps[axis] = row, step
+        free.remove(row)
+    rest = [axis for axis in axes if axis not in rows]
+    if len(rest) == len(free):
+        rows |= zip(rest, free, strict=True)
+    return {index: _with_rows(space, rows, steps) for index, space in spaces.items()}
+
+
+def _positions_along(
+    axis: int, row: int, affines: Mapping[tuple[int, ...], Affine]
+) -> dict[int, float] | None:
+    """Return a coordinate by the number of the slice along an axis; None if others change it."""
+    found = {index[axis]: each.origin[row] for index, each in affines.items()}
+    is_alone = all(found[index[axis]] == each.origin[row] for index, each in affines.items())
+    return found if is_alone else None
+
+
+def _even_step(positions: Mapping[int, float]) -> float | None:
+    """Return the step between positions by the number of the slice; None if it is not even."""
+    (first, start), *others = sorted(positions.items())
+    number, position = others[0]
+    # Positions were rounded, and so is their difference.
+    step = float(f"{(position - start) / (number - first):.12g}")
+    if any(abs(start + (n - first) * step - at) > abs(step) * _TOLERANCE for n, at in others):
+        return None
+    return step
 
 
 def space_of_slices(
@@ -202,17 +267,18 @@ def space_of_slices(
     """
     first = next(iter(spaces.values()))
     if all(space == first for space in spaces.values()):
-        return first, True
+        return without_other_places(first, axes), True
     if any(space.axes != first.axes for space in spaces.values()):
         return Space.unknown(len(first.axes)), False
     stepped = with_slice_steps(spaces, axes)
-    start, one = next(iter((stepped or spaces).items()))
-    affines = [space.affine for space in (stepped or spaces).values()]
+    placed = stepped or {i: without_other_places(space, axes) for i, space in spaces.items()}
+    start, one = next(iter(placed.items()))
+    affines = [space.affine for space in placed.values()]
     if one.affine is None or any(a is None or a.matrix != one.affine.matrix for a in affines):
-        return Space(one.axes), False
+        return _without_places(one), False
     elsewhere = _outside(one.affine.origin, axes)
     if stepped is None or any(a and _outside(a.origin, axes) != elsewhere for a in affines):
-        return first, False
+        return one, False
     return crop(one, [-n for n in start]), True
 
 

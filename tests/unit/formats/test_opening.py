@@ -434,3 +434,21 @@ def test_files_of_containers_are_not_blocks(tmp_path: Path) -> None:
         open_source(tmp_path)
     with pytest.raises(UsageError, match="several netcdf files are not one array"):
         open_source(tmp_path / "tas_{0}.nc")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("scan.nd2", "bioformats2raw converts files of microscopes to OME-Zarr"),
+        ("scan.CZI", "bioformats2raw converts"),
+        ("scan.jpg", r"use TIFF \(.tif\)"),
+        ("scan.npyy", r"did you mean \.npy"),
+    ],
+)
+def test_files_of_other_programs_are_refused_with_what_helps(
+    name: str, advice: str, tmp_path: Path
+) -> None:
+    """A suffix that looks similar is proposed only for formats that are not known."""
+    (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=advice):
+        dask_io.open(tmp_path / name)

@@ -142,6 +142,18 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert "\n" not in str(error)  # noqa: PT017 - both outcomes are right
 
 
+@pytest.mark.parametrize("text", ["4x-1x3", "4X-1X3", "4,-1,3", "(4,-1,3)"])
+def test_text_means_the_same_in_python(text: str) -> None:
+    """Chunks can be copied from a command line or from a message."""
+    grid = normalize_chunks((4, -1, 3), (10, 7, 5), 8)
+    assert normalize_chunks(text, (10, 7, 5), 8) == grid
+
+
+def test_text_by_name_means_the_same_in_python() -> None:
+    """The names are those of the array."""
+    assert by_number("y=24", ["time", "y"]) == {1: 24}
+
+
 def test_names_of_axes_that_are_not_there_are_answered() -> None:
     """An array without names says how chunks are given instead."""
     with pytest.raises(UsageError, match="'z', but its axes are time, y"):

@@ -69,6 +69,19 @@ def test_spacing_by_name_leaves_the_other_axes() -> None:
     assert [axis.unit for axis in space.axes] == ["micrometer"] * 2
 
 
+def test_units_by_name_leave_the_other_axes() -> None:
+    """Text and a dict mean the same, and nothing after the name removes a unit."""
+    source = {
+        "space": Space((SpaceAxis("t"), SpaceAxis("c"), SpaceAxis("z", "mm"), SpaceAxis("x")))
+    }
+
+    space = given(unit="t=s, z=,x=um").override(source, 4)
+
+    assert space == given(unit={"t": "second", "z": None, "x": "micrometer"}).override(source, 4)
+    assert [axis.unit for axis in space.axes] == ["second", None, None, "micrometer"]
+    assert given(unit="t=s").override(source, 4).axes[2].unit == "mm"
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [
@@ -103,7 +116,7 @@ def test_names_of_dimensions_are_a_start() -> None:
         ({"axes": "zyy"}, "axes zyy is for 1 axis"),
         ({"axes": "z,,x"}, "are not names that differ"),
         ({"axes": "z,z,x"}, "are not names that differ"),
-        ({"spacing": "1,2"}, "spacing 1.0,2.0 is for 2 axes"),
+        ({"spacing": "1,2"}, "spacing 1,2 is for 2 axes"),
         ({"spacing": "1,0,2"}, "not a list of numbers above 0"),
         ({"spacing": "a"}, "not a list of numbers above 0"),
         ({"spacing": float("inf")}, "not a list of numbers above 0"),
@@ -112,6 +125,11 @@ def test_names_of_dimensions_are_a_start() -> None:
         ({"spacing": "x=1"}, "the axes have no names; give them, as in --axes x"),
         ({"axes": "c,y,x", "spacing": "z=1"}, "given for axis 'z', but the axes are c, y, x"),
         ({"unit": "mm,mm"}, "unit millimeter,millimeter is for 2 axes"),
+        ({"unit": "t=s,t=ms"}, "contains an axis twice"),
+        ({"axes": "c,y,x", "unit": "t=s"}, "unit is given for axis 't', but the axes are c, y, x"),
+        ({"unit": {}}, "not for axes by name"),
+        ({"axes": "c,y,x", "spacing": "2,.3"}, "give one for each axis, or y=2,x=0.3$"),
+        ({"axes": "t,y,x", "unit": "um,um"}, "each axis, or y=micrometer,x=micrometer$"),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, Any], problem: str) -> None:

@@ -15,6 +15,8 @@ import dask_io
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.formats import open_source
 from dask_io.stores.name_inference import guess_names
+from dask_io.stores.slices import space_of_slices, stacked_space
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,6 +187,17 @@ def test_files_of_more_axes_are_advised_to_be_slices(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, [VOLUME, VOLUME])
 
 
+def test_slices_of_one_channel_are_advised_to_keep_its_axis(tmp_path: Path) -> None:
+    """Their axis of length 1 comes before the one that is numbered, or after it."""
+    for number in range(3):
+        np.save(tmp_path / f"z_{number:03}.npy", VOLUME[:1])
+    with pytest.raises(DataError) as caught:
+        open_source(tmp_path)
+    first, second = (tmp_path / f"z_{{{axis}:slice:03}}.npy" for axis in (1, 0))
+    assert f"give '{first}', or '{second}' to number from axis 0" in str(caught.value)
+    assert dask_io.open(first).shape == (1, 3, *VOLUME.shape[1:])
+
+
 def test_gaps_between_slices_are_reported_together(tmp_path: Path) -> None:
     """Every gap is reported once, and the message does not grow with the number of gaps."""
     for number in range(100, 200):
@@ -254,3 +267,25 @@ def test_any_numbering_is_recognised(first: int, n_slices: int, width: int, pref
     assert found.slice_axes == (0,)
     if len({len(name) for name in names}) == 1:
         assert [found.name_of((n, 0, 0), (n, 0, 0)) for n in range(n_slices)] == names
+
+
+def test_a_unit_goes_with_its_step() -> None:
+    """Slices whose positions cannot be placed keep the names of axes, but no unit alone."""
+    axes = SpaceAxis("y", "mm", AxisType.SPACE), SpaceAxis("x", "mm", AxisType.SPACE)
+    turned = Space(axes, Affine(((0.6, 0.8), (-0.8, 0.6)), (0, 0)))
+    named = Space(axes, Affine.scaled((0.5, 0.5), (0, 0), ("right", "superior")))
+    for space in (turned, named):
+        found = stacked_space(space, (0,))
+        assert [axis.name for axis in found.axes] == ["z", "y", "x"]
+        assert found.affine is None
+        assert not any(axis.unit for axis in found.axes)
+
+
+def test_slices_at_one_place_keep_the_steps_within_them() -> None:
+    """A single slice of an array with four axes does not tell where the next one lies."""
+    axes = SpaceAxis("y", "mm", AxisType.SPACE), SpaceAxis("x", "mm", AxisType.SPACE)
+    cut = Space(axes, Affine(((0, 0), (0, 0), (0.5, 0), (0, 0.25)), (1, 6, 2, 3)))
+    spaces: dict[tuple[int, ...], Space] = {(n, 0, 0): stacked_space(cut, (0,)) for n in (0, 1)}
+    space, is_of_all = space_of_slices(spaces, (0,))
+    assert space.affine == Affine.scaled((1, 0.5, 0.25), (0, 2, 3))
+    assert is_of_all
