@@ -18,7 +18,7 @@ import dask_io
 from dask_io.errors import DataError, InterruptedRunError, UsageError
 from dask_io.formats import make_target
 from dask_io.geometry import Grid, Layout
-from tests.commands import run
+from tests.commands import invoke, run
 from tests.peak import stays_within
 
 REAL = Path("/usr/share/mricron/templates/ch2better.nii.gz")
@@ -62,14 +62,18 @@ def test_info_on_a_gzip_file(volume: Path) -> None:
 
 
 def test_a_region_in_millimetres(tmp_path: Path) -> None:
-    """Positions are those of the affine map; along oblique axes there is no single index."""
+    """Positions are those of the affine map, and shown; oblique axes have no single index."""
     array = np.arange(40 * 30 * 20, dtype="<i2").reshape(40, 30, 20)
     affine = np.array([[-0.5, 0, 0, 10], [0, 0, 2, -7], [0, 0.25, 0, -3.0], [0, 0, 0, 1]])
-    nib.save(nib.Nifti1Image(array, affine), tmp_path / "a.nii")
+    image = nib.Nifti1Image(array, affine)
+    image.header.set_xyzt_units("mm")
+    nib.save(image, tmp_path / "a.nii")
     out, region = tmp_path / "out.nii", "x=@5:@-3,1=@-1:@0.6,z=@-5:@3.5"
 
-    dask_io.extract(tmp_path / "a.nii", out, regions=region)
+    done = invoke("extract", tmp_path / "a.nii", out, "--region", region)
 
+    shown = "x=@5:@-3 is 10:26, 5 to -2.5 mm, y=@-1:@0.6 is 8:15, -1 to 0.5 mm"
+    assert shown in done.stderr
     expected = nib.load(tmp_path / "a.nii").slicer[10:26, 8:15, 1:6]
     assert np.array_equal(np.asarray(nib.load(out).dataobj), np.asarray(expected.dataobj))
     assert nib.load(out).affine == pytest.approx(expected.affine)

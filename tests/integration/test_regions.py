@@ -323,6 +323,52 @@ def test_groups_in_files(tmp_path: Path) -> None:
         dask_io.extract(one, tmp_path / "d.npy", regions="bare=@5:@7")
 
 
+def write_groups(place: Path, **groups: xr.Dataset) -> Path:
+    """Write groups into a new file or Zarr group; the outermost one is called `root`."""
+    for name, each in groups.items():
+        group = None if name == "root" else name
+        if place.suffix == ".zarr":
+            each.to_zarr(place, group=group, mode="a", consolidated=False)
+        else:
+            each.to_netcdf(place, group=group, mode="a")
+    return place
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_a_coordinate_has_the_length_of_its_dimension(suffix: str, tmp_path: Path) -> None:
+    """The dimension of an outer group may have the same name, but is another one then."""
+    root = xr.Dataset({"data": ("x", np.arange(100)), "x": np.arange(100)})
+    low = xr.Dataset({"data": (("x", "y"), np.arange(100).reshape(50, 2)), "y": [0, 1]})
+    one = f"{write_groups(tmp_path / f'a{suffix}', root=root, low=low)}::/low/data"
+
+    for target in ("b.npy", f"b{suffix}"):
+        with pytest.raises(UsageError, match="has no coordinate x in which values could be found"):
+            dask_io.extract(one, tmp_path / target, regions="x=@10:@20")
+    dask_io.extract(one, tmp_path / f"c{suffix}", regions="10:20")
+    found = dask_io.open(f"{tmp_path / f'c{suffix}'}::/low/data")
+    assert found[:, 0].tolist() == list(range(20, 40, 2))
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_groups_with_coordinates_of_their_own(suffix: str, tmp_path: Path) -> None:
+    """Values are only cut from all groups if they have the same indices in each."""
+    groups = {
+        name: xr.Dataset({"data": ("x", np.arange(10)), "x": np.arange(10) + first})
+        for name, first in (("a", 0), ("b", 100))
+    }
+    place = write_groups(tmp_path / f"a{suffix}", **groups)
+    advice = "3 is at index 3 of a/x, but at index 0 of b/x; give indices, or one group, as in "
+    with pytest.raises(UsageError, match=f"{advice}.*::/b"):
+        dask_io.extract(place, tmp_path / "b.zarr", regions="x=@3:@5")
+    shown = invoke("extract", place, tmp_path / "c.zarr", "--region", "x=3:5")
+    assert (shown.exit_code, "in the region" in shown.stderr) == (0, False)
+    dask_io.extract(f"{place}::/b/data", tmp_path / "d.zarr", regions="x=@103:@105")
+    assert dask_io.open(tmp_path / "d.zarr::/b/data")[...].tolist() == [3, 4]
+    if suffix == ".zarr":
+        dask_io.extract(f"{place}::/b", tmp_path / "e.zarr", regions="x=@103:@105")
+        assert dask_io.open(tmp_path / "e.zarr::/data")[...].tolist() == [3, 4]
+
+
 @pytest.mark.parametrize("verb", ["resplit", "merge", "split", "extract", "plan"])
 def test_every_verb_takes_names(verb: str, sources: Path, tmp_path: Path) -> None:
     """The same part by name, by number, by position and by value, of one array."""

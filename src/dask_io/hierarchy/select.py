@@ -9,16 +9,17 @@ from dask_io.hierarchy.tree import ROOT
 from dask_io.stores.cf_attributes import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from dask_io.hierarchy.tree import Tree
+    from dask_io.hierarchy.tree import Tree, TreeArray
 
 
 def select(tree: Tree, name: str) -> Tree:
     """Return a tree of one array, the coordinates of its dimensions, and arrays that it names.
 
     By the CF conventions, it names them in attributes, and they can name others. Arrays of one name
-    are those in the closest group. Groups without any of these arrays are left out.
+    are those in the closest group where their lengths agree. Groups without any of these arrays are
+    left out.
     """
     waiting, found = [name], set[str]()
     while waiting:
@@ -37,15 +38,39 @@ def select(tree: Tree, name: str) -> Tree:
     )
 
 
+def paths_near(name: str, other: str) -> list[str]:
+    """Return where an array of another name may be that belongs to an array, the closest first.
+
+    It is in the group of the array, or in one around it. A name with slashes is its path.
+
+    Examples
+    --------
+    >>> paths_near("a/b/data", "x"), paths_near("data", "x"), paths_near("a/data", "/b/x")
+    (['a/b/x', 'a/x', 'x'], ['x'], ['b/x'])
+    """
+    if "/" in other:
+        return [other.strip("/")]
+    return [*(f"{group}/{other}" for group in _groups_around(name)), other]
+
+
 def _belonging_to(tree: Tree, name: str) -> Iterator[str]:
-    array, group = tree.arrays[name], name.rpartition("/")[0]
-    named = [*filter(None, array.dimensions), *names_in(array.attributes)]
-    for each in named:
-        around = [*_groups_around(f"{group}/"), ROOT] if group else [ROOT]
-        paths = (
-            [each.strip("/")] if "/" in each else [f"{at}/{each}" if at else each for at in around]
-        )
-        yield from [path for path in paths if path in tree.arrays][:1]
+    array = tree.arrays[name]
+    lengths = dict(zip(array.dimensions, array.shape, strict=False))
+    for other in [*filter(None, array.dimensions), *names_in(array.attributes)]:
+        for path in paths_near(name, other):
+            found = tree.arrays.get(path)
+            if found is not None and ("/" in other or _suits(found, lengths)):
+                yield path
+                break
+
+
+def _suits(array: TreeArray, lengths: Mapping[str | None, int]) -> bool:
+    """Tell whether an array has these lengths along its dimensions, as far as they are listed.
+
+    Groups may each have a dimension of one name, with lengths of their own.
+    """
+    pairs = zip(array.dimensions, array.shape, strict=False)
+    return all(lengths.get(name, length) == length for name, length in pairs if name is not None)
 
 
 def _groups_around(path: str) -> list[str]:

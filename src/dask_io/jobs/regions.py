@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.formats.opening import open_source
+from dask_io.geometry.named import is_coordinate
 from dask_io.geometry.ranges import Range, Ranges, bounds_of
+from dask_io.hierarchy.select import paths_near
 from dask_io.jobs.tree_source import find_group
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
 from dask_io.stores.container import INSIDE
-from dask_io.stores.coordinates import Coordinate, index_along
+from dask_io.stores.coordinates import Coordinate, index_along, position_along
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dask_io.geometry import Region
-    from dask_io.hierarchy.tree import Tree, TreeArray
+    from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.stores.space import Affine, Space
     from dask_io.stores.store import Source
@@ -55,36 +58,19 @@ def region_of(
         If there is none, it is empty, or values in it cannot be found.
     """
     names: Sequence[str | None] | None = described.get("dimension_names")
-    space: Space | None = described.get(SPACE)
     shape = store.grid.shape
-
-    def find(axis: int, value: str) -> int:
-        name = None if names is None else names[axis]
-        near = None if name is None else _coordinate_near(store, name, storage_options)
-        if near is not None:
-            return near.find(value)
-        if space is not None and space.affine is not None:
-            return _index_in(space.affine, store, axis, name, value)
-        if name is None:
-            raise UsageError(
-                f"the range {ranges} has values, but axis {axis} has no name and so no "
-                "coordinate; give indices"
-            )
-        raise UsageError(
-            f"{store.place} has no coordinate {name} in which values could be found; give indices"
-        )
-
+    positions = _Positions(store, names, described.get(SPACE), storage_options)
     try:
         given = ranges.by_number(names, len(shape))
-        region = ranges.region(shape, names, find)
+        region = ranges.region(shape, names, positions.find)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    near = partial(_coordinate_near, store, storage_options=storage_options)
     said = []
     for axis, each in sorted(given.items()):
         name = names[axis] if names else None
         if name is not None and (each.has_values or name in ranges.by_axis):
-            said += _resolution(name, each, region.bounds[axis], near)
+            elements = partial(positions.elements, axis, each)
+            said += _resolution(name, each, region.bounds[axis], elements)
     if not region.size and all(shape):
         resolved = f" ({', '.join(said)})" if said else ""
         raise UsageError(
@@ -93,32 +79,78 @@ def region_of(
     return Resolved(region, ", ".join(said))
 
 
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    """Where the elements of an array are: in its coordinates, and else in its space."""
+
+    store: Source
+    names: Sequence[str | None] | None
+    space: Space | None
+    storage_options: Mapping[str, Any] | None
+
+    def coordinate(self, axis: int) -> Coordinate | None:
+        name = None if self.names is None else self.names[axis]
+        if name is None:
+            return None
+        length = self.store.grid.shape[axis]
+        return _coordinate_near(self.store, name, length, self.storage_options)
+
+    def find(self, axis: int, value: str) -> int:
+        """Return the index of the first element at a value or behind it."""
+        name, place = None if self.names is None else self.names[axis], self.store.place
+        if (coordinate := self.coordinate(axis)) is not None:
+            return coordinate.find(value)
+        if self.space is not None and self.space.affine is not None:
+            return _index_in(self.space.affine, self.store, axis, name, value)
+        if name is None:
+            raise UsageError(
+                f"{value} is a value, but axis {axis} of {place} has no name and so no "
+                "coordinate; give indices"
+            )
+        raise UsageError(
+            f"{place} has no coordinate {name} in which values could be found; give indices"
+        )
+
+    def elements(self, axis: int, given: Range, first: int, last: int) -> list[str]:
+        """Return the first and the last element of a range as text, nothing if unknown.
+
+        Positions in space are only for ranges that are given by position.
+        """
+        if (coordinate := self.coordinate(axis)) is not None:
+            return [coordinate.show(first), coordinate.show(last)]
+        if self.space is None or self.space.affine is None or not given.has_values:
+            return []
+        affine, unit = self.space.affine, self.space.axes[axis].unit
+        start, stop = (f"{position_along(affine, axis, index):.6g}" for index in (first, last))
+        return [start, f"{stop} {unit}" if unit else stop]
+
+
 def _resolution(
     name: str,
     given: Range,
     bounds: tuple[int, int],
-    coordinate_of: Callable[[str], Coordinate | None],
+    elements: Callable[[int, int], list[str]],
 ) -> list[str]:
-    """Describe which indices a range of a dimension has, and which elements of its coordinate.
+    """Describe which indices a range of a dimension has, and where its ends are.
 
-    Nothing is said about a range of indices without a coordinate, or if that counts its elements.
+    `elements` returns the first and the last element between indices as text, if they are known.
+    Nothing is said about a range of indices if they are not, or if they only count.
     """
     start, stop = bounds
     ends: list[str] = []
     if start < stop:
         # A coordinate that cannot be read or shown is not needed for indices.
         with suppress(DataError, StorageError, UsageError, IndexError):
-            if (coordinate := coordinate_of(name)) is not None:
-                ends = [coordinate.show(start), coordinate.show(stop - 1)]
-    elements = f", {' to '.join(ends)}" if ends else ""
+            ends = elements(start, stop - 1)
+    shown = f", {' to '.join(ends)}" if ends else ""
     if given.has_values:
-        return [f"{name}={given} is {start}:{stop}{elements}"]
+        return [f"{name}={given} is {start}:{stop}{shown}"]
     if not ends or ends == [str(start), str(stop - 1)]:
         return []
     values = Range(*(None if each is None else str(each) for each in given))
     is_number = all(_NUMBER.fullmatch(each) for each in ends)
     advice = f"; for values write {name}={values}" if is_number else ""
-    return [f"{name}={given} are indices{elements}{advice}"]
+    return [f"{name}={given} are indices{shown}{advice}"]
 
 
 def _index_in(affine: Affine, store: Source, axis: int, name: str | None, value: str) -> int:
@@ -138,18 +170,20 @@ def _index_in(affine: Affine, store: Source, axis: int, name: str | None, value:
 
 
 def _coordinate_near(
-    store: Source, name: str, storage_options: Mapping[str, Any] | None
+    store: Source, name: str, length: int, storage_options: Mapping[str, Any] | None
 ) -> Coordinate | None:
     """Return the coordinate of an array's dimension: in its group, or in one around it.
 
-    None if there is none.
+    Groups may have dimensions of one name with different lengths, so an array of another shape is
+    not the coordinate. None if there is none.
     """
     for place in _places_near(store, name, storage_options):
         try:
             found = open_source(place, storage_options=storage_options)
         except (DataError, StorageError, UsageError):
             continue
-        return _read(name, found)
+        if found.grid.shape == (length,):
+            return _read(name, found)
     return None
 
 
@@ -159,9 +193,7 @@ def _places_near(
     described = store.describe()
     path, inside = described.get("path"), described.get("inside")
     if isinstance(path, str) and isinstance(inside, str):
-        groups = inside.strip("/").split("/")[:-1]
-        for n_groups in range(len(groups), -1, -1):
-            yield f"{path}{INSIDE}/{'/'.join([*groups[:n_groups], name])}"
+        yield from (f"{path}{INSIDE}/{each}" for each in paths_near(inside.strip("/"), name))
         return
     folder = locate(store.place, storage_options).parent
     while find_group(folder) is not None:
@@ -207,7 +239,7 @@ def part_of(tree: Tree, ranges: Ranges) -> Part:
             found = bounds_of(each, length, name, partial(_find, tree, str(name)))
         except ValueError as error:
             raise UsageError(str(error)) from None
-        resolution = _resolution(str(name), each, found, partial(_coordinate_in, tree))
+        resolution = _resolution(str(name), each, found, partial(_elements, tree, str(name)))
         if length and found[0] == found[1]:
             resolved = f" ({resolution[0]})" if resolution else ""
             raise UsageError(
@@ -257,21 +289,38 @@ def _length_of(tree: Tree, dimension: str) -> int:
 
 
 def _find(tree: Tree, dimension: str, value: str) -> int:
-    """Return the index of a value in the coordinate of a dimension."""
-    return _coordinate_in(tree, dimension).find(value)
+    """Return the index of a value in the coordinates of a dimension, if they agree."""
+    places: dict[int, str] = {}
+    for name, each in _coordinates_in(tree, dimension):
+        places.setdefault(each.find(value), name)
+    if len(places) > 1:
+        (one, first), (other, second), *_ = places.items()
+        group = (second.rpartition("/") if "/" in second else first.rpartition("/"))[0]
+        raise UsageError(
+            f"{value} is at index {one} of {first}, but at index {other} of {second}; give "
+            f"indices, or one group, as in {tree.place}{INSIDE}/{group}"
+        )
+    return next(iter(places))
 
 
-def _coordinate_in(tree: Tree, dimension: str) -> Coordinate:
-    """Return the coordinate of a dimension of a group or a file."""
+def _elements(tree: Tree, dimension: str, first: int, last: int) -> list[str]:
+    """Return elements of the coordinates of a dimension as text, nothing if they differ."""
+    found = [[each.show(first), each.show(last)] for _, each in _coordinates_in(tree, dimension)]
+    return found[0] if all(each == found[0] for each in found) else []
+
+
+def _coordinates_in(tree: Tree, dimension: str) -> Iterator[tuple[str, Coordinate]]:
+    """Yield the coordinates of a dimension: in a file, several groups may have one."""
     found = {
-        name: each
+        name: each.source
         for name, each in tree.arrays.items()
-        if name.rpartition("/")[2] == dimension and each.dimensions == (dimension,)
+        if each.dimensions == (dimension,) and is_coordinate(name, each.dimensions)
     }
-    readable: list[TreeArray] = [each for each in found.values() if each.source is not None]
-    if not readable or readable[0].source is None:
+    readable = [(name, source) for name, source in found.items() if source is not None]
+    if not readable:
         raise UsageError(
             f"{tree.place} has no coordinate {dimension} in which values could be found; give "
             "indices"
         )
-    return _read(dimension, readable[0].source)
+    for name, source in readable:
+        yield name, _read(dimension, source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ _SWITCHED, _PROLEPTIC = frozenset({"standard", "gregorian"}), "proleptic_gregori
 _SWITCH = np.datetime64("1582-10-15")
 # Times that are stored as fractions of a day are rounded, so they are compared to the millisecond.
 _ROUNDING = 500
+# Other floats are compared to this part of the step between neighbours.
 _PART_OF_STEP = 0.01
 _INTEGER = re.compile(r"[-+]?\d+")
 _DATE = re.compile(r"[-+]?\d{4,}-\d\d(?:-|$)")
@@ -80,9 +82,9 @@ class Coordinate:
             If the value does not suit the coordinate, or its elements are not sorted.
         """
         values = self._decoded()
-        sought, tolerance = self._sought(value)
         if values.ndim != 1 or not len(values) or values.dtype.kind not in "iufM":
             raise self._no_numbers()
+        sought, tolerance = self._sought(value)
         falls = len(values) > 1 and values[0] > values[-1]
         steps = values[1:] < values[:-1] if falls else values[1:] > values[:-1]
         if not np.all(steps):
@@ -95,7 +97,7 @@ class Coordinate:
         return int(np.count_nonzero(values < sought - tolerance))
 
     def show(self, index: int) -> str:
-        """Return an element as text: as a number, or as a time in one of NumPy's calendars.
+        """Return an element as text: as a number or as a time.
 
         Examples
         --------
@@ -106,18 +108,15 @@ class Coordinate:
         if value.dtype.kind not in "iufM":
             raise UsageError(f"{self.name} is not a list of numbers or times")
         if value.dtype.kind == "M":
-            return _brief(value.astype("M8[us]"))
+            return _brief(str(value.astype("M8[us]")))
         units = self.attributes.get("units")
         since = _SINCE.fullmatch(units) if isinstance(units, str) else None
         parts = None if since is None else _REFERENCE.fullmatch(since[2])
         length = None if since is None else _UNITS.get(since[1].lower())
         calendar = str(self.attributes.get("calendar", "standard")).lower()
-        if parts is not None and length is not None and calendar in {*_SWITCHED, _PROLEPTIC}:
-            with suppress(ValueError, OverflowError):
-                start = _moment(_numbers(parts))
-                time = start + np.timedelta64(round(float(value) * length), "us")
-                if calendar == _PROLEPTIC or min(time, start) >= _SWITCH:
-                    return _brief(time)
+        if parts is not None and length is not None:
+            with suppress(ValueError, OverflowError, MissingLibraryError):
+                return _brief(_after(_numbers(parts), round(float(value) * length), calendar))
         return f"{value:.6g}" if value.dtype.kind == "f" else str(value)
 
     def _decoded(self) -> NDArray[Any]:
@@ -126,10 +125,15 @@ class Coordinate:
         if scale is None and offset is None:
             return self.values
         try:
-            decoded: NDArray[Any] = self.values * (1 if scale is None else scale)
-            return decoded + (0 if offset is None else offset)
-        except (TypeError, ValueError):
+            # Some programs write a list of one number.
+            factors, offsets = (
+                np.ravel(default if given is None else given)
+                for given, default in ((scale, 1), (offset, 0))
+            )
+            decoded: NDArray[Any] = self.values * factors[0] + offsets[0]
+        except (TypeError, ValueError, IndexError):
             raise self._no_numbers() from None
+        return decoded
 
     def _has_integer(self, number: int) -> bool:
         """Tell whether elements are stored as integers of a type that this one fits in."""
@@ -144,19 +148,19 @@ class Coordinate:
     def _sought(self, value: str) -> tuple[Any, Any]:
         """Return a value as the coordinate stores it, and the tolerance of comparisons."""
         if self.values.dtype.kind == "M":
-            return _time(value, self.name), np.timedelta64(0, "us")
+            if _DATE.match(value) is None:
+                raise UsageError(f"{value} is not a time of {self.name}; write a date, as 2020-01")
+            return _within(_time(value, self.name), self.values.dtype), np.timedelta64(0, "us")
         if _DATE.match(value) is None:
-            number = float(value)
+            number, decoded = float(value), self._decoded()
             if _INTEGER.fullmatch(value) and self._has_integer(int(value)):
                 # A float cannot hold all integers of 64 bits.
                 return int(value), 0
+            if decoded.dtype.kind != "f":
+                return number, 0
             # A float32 coordinate has an element for 40.1, but no element equals the double 40.1.
-            is_short = self.values.dtype.kind == "f" and self._decoded() is self.values
-            if is_short:
-                return self.values.dtype.type(number), 0
-            # 403 * 0.1 is not 40.3. Packed integers are at least one step apart.
-            step = self.attributes.get("scale_factor", 0) if self.values.dtype.kind in "iu" else 0
-            return number, abs(step) * _PART_OF_STEP
+            with np.errstate(over="ignore"):
+                return decoded.dtype.type(number), _rounding(decoded)
         units = self.attributes.get("units")
         since = _SINCE.fullmatch(units) if isinstance(units, str) else None
         length = None if since is None else _UNITS.get(since[1].lower())
@@ -168,6 +172,19 @@ class Coordinate:
             )
         calendar = str(self.attributes.get("calendar", "standard")).lower()
         return _since(value, self.name, since[2], calendar) / length, _ROUNDING / length
+
+
+def _rounding(values: NDArray[Any]) -> NDArray[Any]:
+    """Return how far floats may be from the numbers that they stand for.
+
+    403 * 0.1 is not 40.3, and steps that are added up are less exact still.
+    """
+    if len(values) == 1:
+        rounding: NDArray[Any] = 2 * np.spacing(np.abs(values))
+        return rounding
+    steps = np.abs(np.diff(values))
+    nearer: NDArray[Any] = np.minimum(np.append(steps, steps[-1:]), np.append(steps[:1], steps))
+    return np.where(np.isfinite(nearer), nearer * _PART_OF_STEP, 0)
 
 
 def index_along(affine: Affine, shape: Sequence[int], axis: int, value: str) -> int | None:
@@ -190,7 +207,7 @@ def index_along(affine: Affine, shape: Sequence[int], axis: int, value: str) -> 
     """
     sought = float(value)
     column = [abs(row[axis]) for row in affine.matrix]
-    row = max(range(len(column)), key=column.__getitem__)
+    row = _coordinate_along(affine, axis)
     step = affine.matrix[row][axis]
     ends = zip(affine.matrix[row], shape, strict=True)
     along = sum(abs(n) * max(0, length - 1) for n, length in ends)
@@ -201,11 +218,35 @@ def index_along(affine: Affine, shape: Sequence[int], axis: int, value: str) -> 
     return min(max(0, index), shape[axis])
 
 
+def position_along(affine: Affine, axis: int, index: int) -> float:
+    """Return the position of an index along an axis that is parallel to a coordinate."""
+    row = _coordinate_along(affine, axis)
+    return affine.origin[row] + index * affine.matrix[row][axis]
+
+
+def _coordinate_along(affine: Affine, axis: int) -> int:
+    """Return the number of the coordinate that changes most along an axis."""
+    return max(range(len(affine.matrix)), key=lambda row: abs(affine.matrix[row][axis]))
+
+
 def _time(value: str, name: str) -> np.datetime64:
-    try:
-        return np.datetime64(value.removesuffix("Z").replace(" ", "T"), "us")
-    except ValueError:
-        raise UsageError(f"{value} is not a time, as those of {name} are") from None
+    year = _INTEGER.match(value)
+    with suppress(ValueError):
+        time = np.datetime64(value.removesuffix("Z").replace(" ", "T"), "us")
+        # NumPy wraps around in far years without an error.
+        if year is not None and int(str(time.astype("M8[Y]"))) == int(year[0]):
+            return time
+    raise UsageError(f"{value} is not a time, as those of {name} are")
+
+
+def _within(time: np.datetime64, dtype: np.dtype[Any]) -> np.datetime64:
+    """Return the closest time that a type has.
+
+    NumPy compares in the finer of two units, in which a time outside would wrap around.
+    """
+    finer = np.promote_types(dtype, time.dtype)
+    last = np.array(2**63 - 1).astype(finer).astype(time.dtype).astype(int)
+    return np.datetime64(int(np.clip(time.astype(int), -last, last)), "us")
 
 
 def _since(value: str, name: str, reference: str, calendar: str) -> float:
@@ -240,23 +281,40 @@ def _moment(numbers: tuple[int, ...]) -> np.datetime64:
     return days + np.timedelta64(((hour * 60 + minute) * 60 + second) * 10**6 + micro, "us")
 
 
-def _brief(time: np.datetime64) -> str:
+def _brief(time: str) -> str:
     """Return a time without zeros at its end."""
-    return re.sub(r"(:00)?(\.0+)?$", "", str(time)).removesuffix("T00:00").removesuffix("T00")
+    return re.sub(r"(:00)?(\.0+)?$", "", time).removesuffix("T00:00").removesuffix("T00")
 
 
-def _since_in_calendar(value: str, reference: tuple[int, ...], calendar: str) -> float:
-    """Return the microseconds from a reference to a time in a calendar that NumPy lacks."""
+def _after(reference: tuple[int, ...], n_microseconds: int, calendar: str) -> str:
+    """Return the time that is some microseconds after a reference."""
+    if calendar in {*_SWITCHED, _PROLEPTIC}:
+        start = _moment(reference)
+        time = start + np.timedelta64(n_microseconds, "us")
+        if calendar == _PROLEPTIC or min(time, start) >= _SWITCH:
+            return str(time)
+    start = _import_cftime(calendar).datetime(*reference, calendar=calendar)
+    return str((start + timedelta(microseconds=n_microseconds)).isoformat())
+
+
+def _import_cftime(calendar: str) -> Any:
     try:
         import cftime  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
     except ImportError:
         raise MissingLibraryError(
             f"times in the calendar {calendar} need cftime; install it with: pip install cftime"
         ) from None
+    return cftime
+
+
+def _since_in_calendar(value: str, reference: tuple[int, ...], calendar: str) -> float:
+    """Return the microseconds from a reference to a time in a calendar that NumPy lacks."""
+    cftime = _import_cftime(calendar)
     found = re.split(r"[-T :.]", value.lstrip("-+").removesuffix("Z"))
     sign = -1 if value.startswith("-") else 1
     numbers = [sign * int(found[0]), *(int(each) for each in found[1:6])]
     numbers += [1] * (3 - len(numbers))
+    numbers += [int(each.ljust(6, "0")[:6]) for each in found[6:]]
     try:
         start = cftime.datetime(*reference, calendar=calendar)
         passed = cftime.datetime(*numbers, calendar=calendar) - start

@@ -77,6 +77,75 @@ def test_times_of_numpy() -> None:
     assert Coordinate("time", times, {}).find("2020-01-02") == 24
 
 
+@pytest.mark.parametrize("dtype", ["M8[ns]", ">M8[ns]", "M8[s]", "M8[D]", "M8[M]"])
+@pytest.mark.parametrize(("value", "index"), [("2600-01-01", 120), ("0001-01-01", 0)])
+def test_times_beyond_those_of_a_type(dtype: str, value: str, index: int) -> None:
+    """Nanoseconds end in 2262, but times outside are still before or after all others."""
+    times = np.arange("2010-01", "2020-01", dtype="M8[M]").astype(dtype)
+    assert Coordinate("time", times, {}).find(value) == index
+    assert Coordinate("time", times[::-1], {}).find(value) == 120 - index
+
+
+@pytest.mark.parametrize("value", ["5", "-5", "20000105", "2012", "1.5"])
+def test_a_number_is_no_time_of_numpy(value: str) -> None:
+    """NumPy would take it for a year."""
+    times = np.array(["2010-01-01", "2020-01-01"], "M8[ns]")
+    with pytest.raises(UsageError, match=f"{value} is not a time of t; write a date, as 2020-01"):
+        Coordinate("t", times, {}).find(value)
+
+
+@pytest.mark.parametrize("falling", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.linspace(-180, 179.9, 3600),
+        np.float32(-180) + np.float32(0.1) * np.arange(3600, dtype="f4"),
+        np.cumsum([-180, *[0.1] * 3599]),
+    ],
+    ids=["linspace", "float32", "sums"],
+)
+def test_rounded_values_are_found(values: Any, *, falling: bool) -> None:
+    """Although none of them may be exactly the number that it stands for."""
+    coordinate = Coordinate("lon", values[::-1] if falling else values, {})
+    found = [coordinate.find(f"{n / 10 - 180:.1f}") for n in range(3600)]
+    assert found == list(range(3600))[:: -1 if falling else 1]
+
+
+def test_a_number_between_values_is_not_rounded() -> None:
+    """The tolerance is a small part of the closest step, and none for integers."""
+    values = np.array([0, 1e-3, 2e-3, 1, 1000])
+    assert [Coordinate("x", values, {}).find(f"{n}e-4") for n in (9, 10, 11, 9999)] == [1, 1, 2, 3]
+    ends = Coordinate("x", np.array([-np.inf, 0, np.inf]), {})
+    assert [ends.find(each) for each in ("-1", "0", "1e-9")] == [1, 1, 2]
+    assert Coordinate("x", np.arange(5), {}).find("2.001") == 3
+    assert Coordinate("x", np.array([403], "i2"), {"scale_factor": 0.1}).find("40.3") == 0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_huge_numbers_are_behind_all(dtype: str) -> None:
+    """Without a warning of NumPy."""
+    coordinate = Coordinate("x", np.arange(4).astype(dtype), {})
+    assert (coordinate.find("1e300"), coordinate.find("-1e300")) == (4, 0)
+
+
+def test_a_scale_in_a_list() -> None:
+    """Some programs write every attribute as a list."""
+    packed: dict[str, Any] = {"scale_factor": [0.5], "add_offset": [10.0]}
+    coordinate = Coordinate("lat", np.arange(20, dtype="i2"), packed)
+    assert coordinate.find("12.5") == 5
+    assert coordinate.show(5) == "12.5"
+
+
+def test_times_of_other_calendars() -> None:
+    """They are found to parts of a second, and shown as times."""
+    units = {"units": "milliseconds since 2000-02-28", "calendar": "noleap"}
+    coordinate = Coordinate("t", np.arange(0, 2 * 86400 * 1000, 250), units)
+    assert coordinate.find("2000-02-28T00:00:01.25") == 5
+    assert coordinate.show(5) == "2000-02-28T00:00:01.250000"
+    assert coordinate.show(86400 * 4) == "2000-03-01"
+
+
 def test_stored_values_are_decoded() -> None:
     """A packed coordinate has a scale and an offset, and a short float the nearest number."""
     packed = {"scale_factor": 0.5, "add_offset": 10.0}
@@ -108,6 +177,7 @@ def test_stored_values_are_decoded() -> None:
         ([1, 2], {"units": "days since then"}, "2020-01", "counts since 'then', which is not"),
         ([1, 2], {"units": "days since 2000-13-01"}, "2020-01", "'2000-13-01', which is no date"),
         ([1, 2], {"units": "days since 2000-01-01"}, "2020-13", "2020-13 is not a time"),
+        ([1, 2], {"units": "days since 2000-01-01"}, "300000-01-01", "300000-01-01 is not a time"),
         (
             [1, 2],
             {"units": "days since 2000-01-01", "calendar": "noleap"},
@@ -136,6 +206,7 @@ def test_other_calendars_need_a_library(monkeypatch: pytest.MonkeyPatch) -> None
     units = {"units": "days since 2000-01-01", "calendar": "noleap"}
     with pytest.raises(MissingLibraryError, match=r"calendar noleap need cftime; .* pip install"):
         Coordinate("t", np.arange(3), units).find("2000-01-02")
+    assert Coordinate("t", np.arange(3), units).show(2) == "2"
 
 
 @pytest.mark.parametrize("falling", [False, True])
