@@ -119,8 +119,9 @@ class Options(TypedDict, total=False):
     workers
         Maximum number of threads.
     max_rate
-        Maximum number of bytes read and written per second, or text such as ``"100MB"``; for
-        machines that are shared.
+        Maximum number of stored bytes read and written per second, or text such as ``"100MB"``;
+        for machines that are shared. To predict the time, a compressed target is assumed to be as
+        large as its compressed source, and as large as without codec if the source is not.
     overwrite
         Replace an existing target.
     check
