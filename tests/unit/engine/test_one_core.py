@@ -144,7 +144,11 @@ def test_a_progress_function_and_its_threads_use_all_cores(
 @pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
 def test_a_run_stays_on_its_core_after_a_progress_function() -> None:
     """Also if the function fails."""
-    outside = on_all_cores(lambda n: print(1 // n))
+
+    def fail_for_zero(number: int) -> None:
+        assert 1 // number
+
+    outside = on_all_cores(fail_for_zero)
     with one_core():
         chosen = os.sched_getaffinity(0)
         outside(1)
