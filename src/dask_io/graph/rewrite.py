@@ -98,7 +98,8 @@ def replace_layers(graph: HighLevelGraph, analysis: Analysis) -> HighLevelGraph:
         layers[name], dependencies[name] = layer, set(needs)
 
     # A scheduler reuses the result of an earlier task with the same key, so the keys also depend on
-    # the number of parts and on the boxes. A Delayed keeps no layers, so the plans keep the reasons.
+    # the number of parts and on the boxes. A Delayed has no layers to analyze: its plans keep the
+    # reasons of the others.
     for matches, plan_tasks in analysis.stored:
         plan_name = f"dask-io-plan-{tokenize([match.name for match in matches], len(plan_tasks))}"
         declined = tuple(analysis.reasons)

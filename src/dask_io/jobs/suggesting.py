@@ -66,6 +66,7 @@ def suggest_for_tree(
     UsageError
         If it has no names of dimensions, or as for `suggest_for`.
     """
+
     def n_bytes(name: str) -> int:
         source = tree.sources[name]
         return source.grid.size * source.dtype.itemsize

@@ -110,9 +110,7 @@ def test_only_small_blocks_without_a_codec_are_moved_on_one_core(
 
 
 @pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
-def test_a_tiny_array_is_moved_on_any_core(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiny_array_is_moved_on_any_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no threads, and a group may have thousands."""
     np.save(tmp_path / "one.npy", np.arange(16, dtype="u2"))
     found = note_choices(monkeypatch)
