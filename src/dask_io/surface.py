@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from enum import Enum
-from functools import cache, wraps
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from dask_io import api
-from dask_io.jobs.settings import Options, ResumeOptions, Settings, refuse_unknown
+from dask_io.jobs.settings import Options, ResumeOptions, Settings, with_known_options
 from dask_io.python_errors import raises_for_python
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -24,7 +24,11 @@ def public(function: AnyFunction) -> AnyFunction:
     all options, which its source summarizes as `Options`.
     """
     described = _describe(function)
-    call = raises_for_python(_with_known_options(function) if described else function)
+    if described:
+        options = _options_of(function).__annotations__
+        call = raises_for_python(with_known_options(function, options))
+    else:
+        call = raises_for_python(function)
     # Found there again when it is unpickled.
     call.__module__ = "dask_io"
 
@@ -32,18 +36,6 @@ def public(function: AnyFunction) -> AnyFunction:
         call.__doc__ = _with_parameters(inspect.getdoc(function) or "", described)
         call.__signature__ = _with_options(function, described)  # type: ignore[attr-defined]
     return cast("AnyFunction", call)
-
-
-def _with_known_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a verb that first refuses options that do not exist."""
-    known = {*inspect.signature(function).parameters, *_options_of(function).__annotations__}
-
-    @wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        refuse_unknown(keywords, known)
-        return function(*arguments, **keywords)
-
-    return call
 
 
 def _options_of(function: Callable[..., Any]) -> Any:

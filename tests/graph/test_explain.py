@@ -86,7 +86,7 @@ def test_what_was_created_outside_the_context_is_told(inputs: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        ("zarr", "xarray decodes the array (_ElementwiseFunctionArray); open it with mask_and"),
+        ("zarr", "xarray decodes t (_ElementwiseFunctionArray); open the dataset with mask_and"),
         ("netcdf4", "xarray itself reads NetCDF files (NetCDF4ArrayWrapper)"),
     ],
 )
@@ -104,6 +104,41 @@ def test_what_xarray_decodes_is_told(engine: str, told: str, inputs: Path, tmp_p
         (reason,) = dask_io.explain(stored).reasons
 
     assert reason.startswith(told)
+
+
+def test_one_decoded_variable_is_told_next_to_plans(tmp_path: Path) -> None:
+    """Each variable that goes by Dask is named with the option that stops xarray decoding it."""
+    days = np.arange("2000-01-01", "2000-01-05", dtype="M8[D]").astype("M8[ns]")
+    dataset = xr.Dataset({"plain": (("y", "x"), values()), "bounds": ("time", days)})
+    dataset.to_zarr(tmp_path / "a.zarr", zarr_format=2, encoding={"plain": {"_FillValue": None}})
+    opened = xr.open_zarr(tmp_path / "a.zarr").drop_encoding()
+    with dask_io.optimize(memory="1MiB"):
+        stored = opened.to_zarr(tmp_path / "x.zarr", zarr_format=2, compute=False)
+
+        told = dask_io.explain(stored)
+
+    (reason,) = told.reasons
+    assert not told.matched
+    assert len(told.plans) == 1
+    assert reason.startswith("xarray decodes bounds (")
+    assert "decode_times=False" in reason
+    assert "By plan:" in str(told)
+    assert "1 by plan, 1 by Dask" in repr(told)
+
+
+def test_a_declined_store_is_told_next_to_plans(inputs: Path, tmp_path: Path) -> None:
+    """A Delayed has no layers any more, yet its plans keep the reasons of the other stores."""
+    stored = da.store(
+        [source(inputs).rechunk((25, 44)), source(inputs, "b")[::-1]],
+        [target(tmp_path / "x.zarr", (25, 44)), target(tmp_path / "y.zarr", (25, 44))],
+        compute=False,
+    )
+    with dask_io.optimize(memory="1MiB"):
+        told = dask_io.explain(dask.delayed(len)(stored))
+
+    assert len(told.plans) == 1
+    assert len(told.reasons) == 1
+    assert not told.matched
 
 
 @pytest.mark.parametrize(

@@ -149,13 +149,34 @@ def test_the_predicted_time_of_a_group_respects_the_rate(tmp_path: Path) -> None
     """The rate counts for all arrays together."""
     group = zarr.create_group(tmp_path / "year.zarr")
     for name in ("a", "b"):
-        group.create_array(name, data=np.arange(8000), chunks=(1000,), dimension_names=["x"])
+        values: Any = {"data": np.arange(8000), "chunks": (1000,), "compressors": None}
+        group.create_array(name, **values, dimension_names=["x"])
     arguments = ["extract", tmp_path / "year.zarr", tmp_path / "part.zarr", "--region", "x=0:4000"]
 
     plan = json.loads(run(*arguments, "--dry-run", "--json", "--max-rate", "1kB"))
 
     n_bytes = plan["bytes"]["read"] + plan["bytes"]["written"]
     assert n_bytes / 1000 <= plan["seconds"] < n_bytes / 1000 + 1
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+@pytest.mark.parametrize("region", [None, "0:4000"], ids=["whole", "part"])
+def test_the_predicted_time_counts_bytes_as_they_are_stored(
+    tmp_path: Path, region: str | None, codec: str
+) -> None:
+    """A rate limits the bytes that are read and written, which codecs make fewer."""
+    zarr.create_array(str(tmp_path / "a.zarr"), data=np.arange(8000), chunks=(1000,))
+    share = dask_io.info(tmp_path / "a.zarr").n_bytes_on_disk / (8000 * 8)
+    words = ["plan", tmp_path / "a.zarr", tmp_path / "b.zarr", "--chunks", "2000", "--codec", codec]
+
+    if region:
+        words += ["--region", region]
+    plan = json.loads(run(*words, "--json", "--max-rate", "1kB"))
+
+    written = share if codec == "zstd" else 1
+    n_bytes = share * plan["bytes"]["read"] + written * plan["bytes"]["written"]
+    assert share < 0.5
+    assert plan["seconds"] == pytest.approx(n_bytes / 1000, abs=0.1)
 
 
 @pytest.mark.parametrize(

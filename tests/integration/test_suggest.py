@@ -67,6 +67,17 @@ def test_a_whole_dataset_gets_the_chunks_of_its_largest_array(name: str, tmp_pat
     assert dask_io.info(f"{target}::/mask").grid.longest == tuple(told["chunks"][1:])
 
 
+def test_the_largest_array_has_the_most_bytes(tmp_path: Path) -> None:
+    """Not the most elements, and not the first of several with the same number."""
+    axes = ("time", "lat", "lon")
+    arrays = {"a": np.zeros((20, 4, 6), "i2"), "b": np.zeros((20, 4, 6), "f8")}
+    xr.Dataset({name: (axes, values) for name, values in arrays.items()}).to_zarr(
+        tmp_path / "a.zarr", zarr_format=2
+    )
+
+    assert dask_io.suggest(tmp_path / "a.zarr", access="slices").array == "b"
+
+
 def test_arrays_come_before_their_coordinates(tmp_path: Path) -> None:
     """In a message that asks for one array."""
     dataset = xr.Dataset({"tas": (("lat", "lon"), np.zeros((2, 3)))}, {"lat": [1, 2]})

@@ -60,6 +60,20 @@ def test_words_of_other_programs_are_understood(word: str, meant: str) -> None:
         dask_io.split("brain.nii.gz", "out", **given)
 
 
+def test_options_of_run_are_checked_like_those_of_verbs(tmp_path: Path) -> None:
+    """Also `plan` knows where they belong."""
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    plan: Any = dask_io.plan
+    job = plan(tmp_path / "a.npy", tmp_path / "out", chunks=2)
+    unknown: dict[str, Any] = {"verfy": True}
+    with pytest.raises(TypeError, match="unknown option verfy; did you mean verify\\?"):
+        job.run(**unknown)
+    for word in ("progress", "progess"):
+        with pytest.raises(TypeError, match=f"unknown option {word}; .* are options of run()"):
+            plan(tmp_path / "a.npy", tmp_path / "out", chunks=2, **{word: True})
+    assert job.run(verify=True).verified
+
+
 def test_a_missing_path_suggests_a_similar_one(tmp_path: Path) -> None:
     """As the command line does."""
     np.save(tmp_path / "brain.npy", np.zeros(3))

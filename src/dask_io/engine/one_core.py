@@ -11,10 +11,12 @@ import ctypes
 import os
 import sysconfig
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -35,6 +37,27 @@ def one_core() -> Iterator[None]:
         if before:
             with suppress(OSError):
                 os.sched_setaffinity(0, before)
+
+
+def on_all_cores(function: Callable[[T], None]) -> Callable[[T], None]:
+    """Return a function of the user that may use the cores that are free now.
+
+    It may be called within `one_core`, take long, and start threads that outlive the run.
+    """
+    free = _usable()
+
+    def call(argument: T) -> None:
+        now = _usable()
+        if now == free:
+            function(argument)
+            return
+        os.sched_setaffinity(0, free)
+        try:
+            function(argument)
+        finally:
+            os.sched_setaffinity(0, now)
+
+    return call
 
 
 def _usable() -> set[int]:

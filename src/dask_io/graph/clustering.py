@@ -121,7 +121,8 @@ def cluster_reading(reading: Reading, options: GraphOptions) -> ClusteredRead:
     seeks, dask_seeks = read_cost(stored, cut), read_cost(stored, reading.read_chunks.axes)
     if seeks >= dask_seeks:
         raise DeclinedError(
-            f"Dask reads the array with {dask_seeks:,} seeks, and no fewer are possible"
+            f"the array is only read, and Dask needs no more seeks than a plan ({dask_seeks:,}); "
+            "if it is stored, explain the result of its store or to_zarr with compute=False"
         )
     locks = distinct_locks([reading.lock])
     return ClusteredRead(source, reading.chunks, boxes, seeks, dask_seeks, locks)

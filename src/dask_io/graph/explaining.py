@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask._task_spec import DataNode, Task
+from dask._task_spec import DataNode, GraphNode, Task
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
@@ -21,7 +21,7 @@ from dask_io.report.summary import plan_facts
 from dask_io.report.svg import job_svg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Unpack
 
     from dask_io.graph.clustering import ClusteredRead
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 _MOST_DRAWN = 4
 _UNTRACED = (
     "this Delayed has no plan, and Dask optimizes it only when it is created: if that was outside "
-    "the context of dask_io.optimize, create it within the context; otherwise explain the array "
-    "or dataset that it stores"
+    "the context of dask_io.optimize, create it within the context, as in `with "
+    "dask_io.optimize(): dask_io.explain(dataset.to_zarr(target, compute=False))`; otherwise "
+    "dask_io.optimize(on_mismatch='warn') gives the reason"
 )
 
 
@@ -44,8 +45,8 @@ class Explanation(Displayed):
     Attributes
     ----------
     reasons
-        Why some stores are left to Dask or, if the graph stores nothing, why some reads are.
-        Empty if none are.
+        Why some stores are left to Dask, also if others run by plan. If the graph stores nothing,
+        why some reads are left to Dask. Empty if none are.
     plan_tasks
         The tasks that execute a plan, each with its source and targets.
     clusters
@@ -101,35 +102,40 @@ def explain(*collections: Any, **options: Unpack[Options]) -> Explanation:
         As in `dask_io.optimize`; by default those of the enclosing context.
     """
     graph = HighLevelGraph.merge(*(each.__dask_graph__() for each in collections))
-    done = [task for layer in graph.layers.values() for task in _plan_tasks_in(layer)]
+    done = [
+        task.func
+        for layer in graph.layers.values()
+        for task in _nodes_in(layer.values() if layer.is_materialized() else ())
+        if isinstance(task, Task) and isinstance(task.func, PlanTask)
+    ]
     keys = [each.__dask_keys__() for each in collections]
     analysis = analyze(graph, keys, active_options(**options))
     plan_tasks = (*done, *analysis.plan_tasks)
-    reasons = analysis.reasons
-    if not (plan_tasks or reasons or analysis.clusters):
+    reasons = [*analysis.reasons, *(reason for task in done for reason in task.declined)]
+    if not (plan_tasks or reasons):
         is_late = any(isinstance(each, Delayed) for each in collections)
-        unknown = _UNTRACED if is_late else "the graph neither reads nor stores an array"
-        declined = [*analysis.reasons_read, *(_declined_sources(graph) if is_late else ())]
-        reasons = list(dict.fromkeys(declined)) or [unknown]
-    return Explanation(tuple(reasons), plan_tasks, tuple(analysis.clusters))
+        reasons += [*analysis.reasons_read, *(_declined_sources(graph) if is_late else ())]
+        if not (reasons or analysis.clusters):
+            reasons = [_UNTRACED if is_late else "the graph neither reads nor stores an array"]
+    return Explanation(tuple(dict.fromkeys(reasons)), plan_tasks, tuple(analysis.clusters))
 
 
 def _declined_sources(graph: HighLevelGraph) -> Iterator[str]:
     """Yield why the sources in the graph of a Delayed, which has no layers, are declined."""
-    for node in graph.to_dict().values():
-        for each in (node, *getattr(node, "args", ())):
-            value = each.value if isinstance(each, DataNode) else None
-            if getattr(value, "shape", ()) and hasattr(value, "dtype"):
-                try:
-                    source_of(value)
-                except DeclinedError as declined:
-                    yield str(declined)
+    for node in _nodes_in(graph.to_dict().values()):
+        value = node.value if isinstance(node, DataNode) else None
+        if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+            try:
+                source_of(value)
+            except DeclinedError as declined:
+                yield str(declined)
 
 
-def _plan_tasks_in(layer: Any) -> list[PlanTask]:
-    """Return the plans that are already in a graph that was optimized when it was built."""
-    return [
-        task.func
-        for task in (layer.values() if layer.is_materialized() else ())
-        if isinstance(task, Task) and isinstance(task.func, PlanTask)
-    ]
+def _nodes_in(values: Iterable[Any]) -> Iterator[GraphNode]:
+    """Yield the nodes of a graph, also those that Dask has fused into one task."""
+    for value in values:
+        if isinstance(value, GraphNode):
+            yield value
+            yield from _nodes_in(getattr(value, "args", ()))
+        elif isinstance(value, dict):
+            yield from _nodes_in(value.values())

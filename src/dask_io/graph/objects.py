@@ -92,22 +92,31 @@ def _unwrap(obj: Any) -> Any:
         return obj
     for name in _XARRAY:
         if _name(obj) != name:
-            raise DeclinedError(_why_not(type(obj).__name__))
+            raise DeclinedError(_why_not(obj))
         if name.endswith("LazilyIndexedArray") and any(key != _WHOLE for key in obj.key.tuple):
             raise DeclinedError("xarray reads an indexed part of the array")
         obj = obj.array if name != _XARRAY[-1] else obj._array  # noqa: SLF001 - xarray has no other name for it
     return obj
 
 
-def _why_not(kind: str) -> str:
+def _why_not(obj: Any) -> str:
     """Explain which of xarray's own classes is in the way, and the way out."""
+    kind, dtype = type(obj).__name__, np.dtype(obj.dtype)
     if "NetCDF" in kind:
         return (
             f"xarray itself reads NetCDF files ({kind}), so their blocks are not known; use "
             "dask_io.resplit or dask_io.open with the file"
         )
+    option = "decode_cf"
+    if dtype.kind in "mM":
+        option = "decode_times"
+    elif kind == "_ElementwiseFunctionArray" and dtype.kind in "iufc":
+        option = "mask_and_scale"
+    while hasattr(obj, "array"):
+        obj = obj.array
+    variable = getattr(getattr(obj, "_array", None), "path", "") or "the array"
     return (
-        f"xarray decodes the array ({kind}); open it with mask_and_scale=False, or use "
+        f"xarray decodes {variable} ({kind}); open the dataset with {option}=False, or use "
         "dask_io.resplit with the store"
     )
 

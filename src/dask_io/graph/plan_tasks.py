@@ -57,6 +57,8 @@ class PlanTask:
         Maximum number of threads.
     locks
         The locks that Dask would hold while reading and writing.
+    declined
+        Why other stores of the same graph are left to Dask.
     """
 
     plan: Plan | Sweeps
@@ -64,6 +66,7 @@ class PlanTask:
     targets: tuple[Target, ...]
     workers: int
     locks: tuple[Any, ...] = ()
+    declined: tuple[str, ...] = ()
 
     def __call__(self) -> None:
         """Execute the plan."""

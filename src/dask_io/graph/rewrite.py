@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import getitem
 from typing import TYPE_CHECKING, Any
 
@@ -98,10 +98,12 @@ def replace_layers(graph: HighLevelGraph, analysis: Analysis) -> HighLevelGraph:
         layers[name], dependencies[name] = layer, set(needs)
 
     # A scheduler reuses the result of an earlier task with the same key, so the keys also depend on
-    # the number of parts and on the boxes.
+    # the number of parts and on the boxes. A Delayed has no layers to analyze: its plans keep the
+    # reasons of the others.
     for matches, plan_tasks in analysis.stored:
         plan_name = f"dask-io-plan-{tokenize([match.name for match in matches], len(plan_tasks))}"
-        add(plan_name, _plan_layer(plan_name, plan_tasks))
+        declined = tuple(analysis.reasons)
+        add(plan_name, _plan_layer(plan_name, [replace(t, declined=declined) for t in plan_tasks]))
         for match in matches:
             add(match.name, StoredLayer(match.name, match.chunks.counts, plan_name), plan_name)
     for reading, cluster in analysis.read:

@@ -16,6 +16,7 @@ from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError, printable
 from dask_io.jobs.record import JobRecord, describe_together
+from dask_io.jobs.settings import with_known_options
 from dask_io.jobs.sidecars import remove_sidecars, sidecar_of
 from dask_io.jobs.verify import check_again
 from dask_io.notebook import Displayed
@@ -53,6 +54,7 @@ class Runnable(Displayed, ABC):
     """Whether a target of one file keeps its checksums in a file next to it."""
 
     @raises_for_python
+    @with_known_options
     def run(self, *, verify: bool = False, progress: OnProgress = None) -> RunResult:
         """Execute the plan.
 

@@ -342,7 +342,7 @@ def _plan_move(
         store,
         target,
         workers,
-        disks.device.limited_to(settings.max_rate),
+        _limited(disks.device, store, [planned.side], settings),
         settings.consume,
         settings.max_rate,
         storage_options=settings.storage_options,
@@ -352,6 +352,29 @@ def _plan_move(
         objective=settings.objective,
         sidecar=settings.sidecar,
     )
+
+
+def _limited(device: Device, store: Source, targets: Sequence[Side], settings: Settings) -> Device:
+    """Return the device for which time is predicted: a rate limits stored bytes.
+
+    Of a compressed target, the size is not known yet. If the source is compressed, too, it is
+    taken to be as large as the source.
+    """
+    if settings.max_rate is None:
+        return device
+    stored = _stored_share(store)
+    written = stored if all(side.is_coded for side in targets) else 1.0
+    return device.limited_to(settings.max_rate, read=stored, written=written)
+
+
+def _stored_share(store: Source) -> float:
+    """Return the stored bytes per byte of an array; 1 without codecs, and where it is not known."""
+    whole = store.whole if isinstance(store, SourceView) else store
+    n_bytes = whole.grid.size * whole.dtype.itemsize
+    # To list the objects of a remote array may take long.
+    if is_url(whole.place) or not (side_of(whole).is_coded and n_bytes):
+        return 1.0
+    return min(1.0, whole.n_bytes_on_disk / n_bytes)
 
 
 # Many arrays of a group or a file pose the same problem.
@@ -464,7 +487,7 @@ def plan_several(
         tuple(windows),
         tuple(targets),
         workers,
-        device.limited_to(settings.max_rate),
+        _limited(device, store, [each.side for each in planned], settings),
         settings.max_rate,
         settings.storage_options,
         gives_space=settings.given_space is not None,

@@ -5,8 +5,10 @@ Each verb resolves its options once, with Dask's configuration. All other code t
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
 from dask_io.codecs.cores import usable_cores
 from dask_io.config import configured
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
     from dask_io.stores.dtypes import Casting
     from dask_io.stores.given_space import Numbers, Units, Words
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Options of the method that runs a plan; verbs that do not only plan take them, too.
+_OF_RUN = ("progress", "verify")
 # Threads that only move data wait for the disk most of the time, so there are a few more than
 # cores, up to the number that keeps a disk busy. With small blocks there are fewer, because they
 # would wait for the interpreter. Threads that decode or encode need a core and memory each.
@@ -120,8 +127,9 @@ class Options(TypedDict, total=False):
     workers
         Maximum number of threads.
     max_rate
-        Maximum number of bytes read and written per second, or text such as ``"100MB"``; for
-        machines that are shared.
+        Maximum number of stored bytes read and written per second, or text such as ``"100MB"``;
+        for machines that are shared. To predict the time, a compressed target is assumed to be as
+        large as its compressed source, and as large as without codec if the source is not.
     overwrite
         Replace an existing target.
     check
@@ -395,7 +403,24 @@ def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
         guess = did_you_mean(unknown[0], known)
         if other in known:
             guess = f"; did you mean {other}?"
+        elif not guess and did_you_mean(unknown[0], _OF_RUN):
+            guess = "; progress and verify are options of run(), as in plan(...).run(progress=True)"
         raise TypeError(f"unknown option {', '.join(unknown)}{guess}")
+
+
+def with_known_options(function: Callable[P, T], options: Collection[str] = ()) -> Callable[P, T]:
+    """Return a function that first refuses options that do not exist.
+
+    `options` are those that it takes as keywords without declaring them one by one.
+    """
+    known = {*inspect.signature(function).parameters, *options}
+
+    @wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> T:
+        refuse_unknown(keywords, known)
+        return function(*arguments, **keywords)
+
+    return call
 
 
 def parse_size(size: int | str) -> int:

@@ -66,7 +66,13 @@ def suggest_for_tree(
     UsageError
         If it has no names of dimensions, or as for `suggest_for`.
     """
-    name, source = max(tree.sources.items(), key=lambda item: item[1].grid.size)
+
+    def n_bytes(name: str) -> int:
+        source = tree.sources[name]
+        return source.grid.size * source.dtype.itemsize
+
+    name = max(tree.sources, key=n_bytes)
+    source = tree.sources[name]
     dimensions = tree.arrays[name].dimensions
     if not all(dimensions):
         listed = list_names(f"{tree.place}{INSIDE}/{each}" for each in sorted(tree.sources))

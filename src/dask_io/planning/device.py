@@ -7,6 +7,7 @@ measuring devices is the engine's task.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -54,18 +55,21 @@ class Device:
         """Seconds that one seek adds to a plan, including the engine's own work."""
         return (self.seek_seconds + self.request_latency) / self.concurrency + SECONDS_PER_RUN
 
-    def limited_to(self, rate: int | None) -> Device:
-        """Return the device for a run that moves at most `rate` bytes per second, None for any.
+    def limited_to(self, rate: float, *, read: float = 1, written: float = 1) -> Device:
+        """Return the device for a run that moves at most `rate` stored bytes per second.
+
+        `read` and `written` are the stored bytes per decoded byte, which codecs make fewer.
 
         Examples
         --------
         >>> HDD.limited_to(10**6).read_bandwidth, HDD.limited_to(10**12) == HDD
-        (1000000, True)
+        (1000000.0, True)
+        >>> HDD.limited_to(10**6, read=0.25).read_bandwidth
+        4000000.0
         """
-        if rate is None:
-            return self
-        read, write = min(self.read_bandwidth, rate), min(self.write_bandwidth, rate)
-        return replace(self, read_bandwidth=read, write_bandwidth=write)
+        reads = min(self.read_bandwidth, rate / read if read else inf)
+        writes = min(self.write_bandwidth, rate / written if written else inf)
+        return replace(self, read_bandwidth=reads, write_bandwidth=writes)
 
 
 # The engine's own work for a run, an opening and a copy, measured in memory. One thread at a time

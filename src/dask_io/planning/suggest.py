@@ -34,6 +34,8 @@ LEAST_CHUNK, MOST_CHUNK = 2**17, 2**24
 MOST_FILES = 10_000
 """More chunks than this are put into shards."""
 _SHARD = 2**28
+# No access counts as faster than to read this much at once. So chunks are not made smaller for it.
+_READ_AT_ONCE = 2**20
 # Chunk shapes that are compared. With more axes, there are fewer lengths along each.
 _MOST_SHAPES = 400_000
 _CUBES = 64, 128
@@ -164,20 +166,23 @@ def suggest_chunks(
     >>> ways = [AccessPattern("time series", (8760, 1, 1)), AccessPattern("maps", (1, 720, 1440))]
     >>> maps = Blocks((24, 720, 1440), Layout.c(3), addressable=False)
     >>> suggest_chunks(year, 4, ways, blocks=maps, device=SSD).chunks
-    (92, 30, 12)
+    (35, 120, 8)
     """
     shapes = _candidates(shape, itemsize, most_bytes)
     slowdown = np.zeros(len(shapes))
     total = np.zeros(len(shapes))
+    at_once = _seconds_in_total(1.0, _READ_AT_ONCE, device)
     for access in accesses:
-        seconds = _seconds(shape, shapes, access, itemsize, device)
+        seconds = np.maximum(_seconds(shape, shapes, access, itemsize, device), at_once)
         best = seconds.min()
         slowdown = np.maximum(slowdown, seconds / best)
         total += np.log(seconds / best)
     alike = np.flatnonzero(slowdown <= slowdown.min() * _ALIKE)
-    # Of those, the best on average; of about equal ones, the one that is most like a cube.
-    chosen = shapes[alike[np.lexsort((shapes[alike].sum(axis=1), total[alike].round(2)))[0]]]
-    chunks = tuple(map(int, chosen))
+    # Of those, the best on average; of about equal ones, not a small one; of the others, the one
+    # that is most like a cube.
+    is_small = shapes[alike].prod(axis=1, dtype=float) * itemsize < _READ_AT_ONCE // 2
+    order = np.lexsort((shapes[alike].sum(axis=1), is_small, total[alike].round(2)))
+    chunks = tuple(map(int, shapes[alike[order[0]]]))
 
     def costs(blocks: Blocks) -> tuple[AccessCost, ...]:
         return tuple(access_cost(shape, itemsize, each, blocks, device) for each in accesses)
@@ -276,16 +281,19 @@ def _seconds(
     touched = _touched(np.array(access.extent, float), shapes.astype(float), np.array(shape, float))
     requests: NDArray[np.float64] = touched.prod(axis=1)
     n_bytes = requests * shapes.prod(axis=1, dtype=float) * itemsize
+    return np.asarray(_seconds_in_total(requests, n_bytes, device))
+
+
+def _seconds_in_total(requests: Any, n_bytes: Any, device: Device) -> Any:
+    """Return the time of reading whole chunks. Both arguments may be arrays."""
     waiting = device.seconds_per_seek + device.request_latency / device.concurrency
-    seconds: NDArray[np.float64] = (
-        requests * (waiting + SECONDS_PER_OPENING) + n_bytes / device.read_bandwidth
-    )
-    return seconds
+    return requests * (waiting + SECONDS_PER_OPENING) + n_bytes / device.read_bandwidth
 
 
 def _candidates(shape: tuple[int, ...], itemsize: int, most_bytes: int) -> NDArray[np.int64]:
     """Return the shapes that are compared, as rows."""
-    most_lengths = max(2, int(_MOST_SHAPES ** (1 / len(shape))))
+    n_cut = sum(length > 1 for length in shape)
+    most_lengths = int(_MOST_SHAPES ** (1 / max(n_cut, 1)))
     lengths = [_lengths(length, most_lengths) for length in shape]
     grids = np.meshgrid(*lengths, indexing="ij")
     shapes = np.stack([grid.ravel() for grid in grids], axis=1)
@@ -293,19 +301,42 @@ def _candidates(shape: tuple[int, ...], itemsize: int, most_bytes: int) -> NDArr
     # Small arrays, and small limits, allow smaller chunks.
     least = min(LEAST_CHUNK, most_bytes // 2, prod(shape) * itemsize)
     fitting = shapes[(n_bytes <= most_bytes) & (n_bytes >= least)]
-    return fitting if len(fitting) else shapes[[int(np.argmin(abs(n_bytes - most_bytes)))]]
+    return fitting if len(fitting) else np.array([_halved(shape, most_bytes // itemsize)])
+
+
+def _halved(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Halve the longest axis until there are at most so many elements, or only one.
+
+    Examples
+    --------
+    >>> _halved((100, 3, 50), 1000)
+    (13, 3, 25)
+    """
+    lengths = list(shape)
+    while prod(lengths) > max(most, 1):
+        longest = lengths.index(max(lengths))
+        lengths[longest] = ceil(lengths[longest] / 2)
+    return tuple(lengths)
 
 
 def _lengths(length: int, most: int) -> list[int]:
-    """Return lengths of chunks along an axis: fractions of the whole axis, down to one element."""
-    fractions = (max(1, ceil(length / parts)) for parts in _growing())
+    """Return fractions of an axis from all of it to one element, evenly spaced if there are many.
+
+    Examples
+    --------
+    >>> _lengths(100, 50), _lengths(100, 4)
+    ([100, 50, 34, 25, 17, 13, 9, 7, 5, 4, 3, 2, 1], [100, 17, 5, 1])
+    """
     found: list[int] = []
-    for each in fractions:
-        if not found or each != found[-1]:
+    for parts in _growing():
+        each = ceil(length / parts)
+        if each not in found:
             found.append(each)
-        if each == 1 or len(found) == most:
+        if each == 1:
             break
-    return found
+    if len(found) <= most:
+        return found
+    return [found[int(place)] for place in np.linspace(0, len(found) - 1, most)]
 
 
 def _growing() -> Iterator[int]:

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dask_io.planning import Candidate, Objective, find_candidates, predict_seconds
+from dask_io.planning.choose import ABOUT_AS_FAST
 from dask_io.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dask_io.planning import AnyPlan, Device
 
 
@@ -47,7 +50,8 @@ class Explanation:
         if not rivals:
             return f"{plan.strategy} is chosen: no other strategy fits the memory"
         rank, rival = min(rivals, key=lambda each: each[0])
-        chosen = f"{plan.strategy} is chosen for {self._quality}: {self._costs(plan)}"
+        among = self._among([other for _, other in rivals])
+        chosen = f"{plan.strategy} is chosen for {self._quality}{among}: {self._costs(plan)}"
         if rank == self._rank(plan):
             return f"{chosen}; {rival.strategy} costs the same"
         return f"{chosen}; next is {rival.strategy}: {self._costs(rival)}"
@@ -61,6 +65,17 @@ class Explanation:
                 return "the fewest seeks"
             case Objective.MEMORY:
                 return f"the least memory in about the least time on {self.device.name}"
+
+    def _among(self, rivals: Sequence[AnyPlan]) -> str:
+        """Return which plans were considered, if others are faster."""
+        longest = self._rank(self.plan)[0]
+        faster = [other for other in rivals if ABOUT_AS_FAST * self._rank(other)[0] < longest]
+        least = self.plan.problem.lower_bound
+        if any(other.seeks.total > least for other in faster) and self.plan.seeks.total == least:
+            return ", of the plans that touch every block once"
+        if faster and not self.plan.scratch_bytes and all(each.scratch_bytes for each in faster):
+            return ", of the plans without scratch files"
+        return ""
 
     def _rank(self, plan: AnyPlan) -> tuple[float, int, int, int]:
         seconds = 0.0 if self.objective is Objective.SEEKS else predict_seconds(plan, self.device)

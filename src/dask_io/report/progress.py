@@ -13,6 +13,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dask_io.engine.machine import resident_bytes
+from dask_io.engine.one_core import on_all_cores
 from dask_io.errors import UsageError
 from dask_io.units import count, format_bytes, format_seconds, format_speed
 
@@ -288,7 +289,7 @@ def taking(progress: OnProgress, watch: Watch) -> Iterator[Callable[[Progress], 
         known = ", ".join(KINDS)
         raise UsageError(f"progress {progress!r} is not known; give True, a function or {known}")
     else:
-        yield progress or None
+        yield on_all_cores(progress) if progress else None
 
 
 @contextmanager

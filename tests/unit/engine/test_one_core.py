@@ -3,7 +3,9 @@
 import ctypes
 import os
 import sysconfig
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import dask_io
-from dask_io.engine.one_core import one_core
+from dask_io.engine.one_core import on_all_cores, one_core
 
 if not hasattr(os, "sched_setaffinity"):
     pytest.skip("threads cannot be kept on a core", allow_module_level=True)
@@ -24,6 +26,20 @@ def cores_of_new_thread() -> set[int]:
     """Return the cores that a thread may use which this one starts."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(os.sched_getaffinity, 0).result()
+
+
+def note_choices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of cores of each run that chooses one."""
+    found: list[int] = []
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        with one_core():
+            found.append(len(os.sched_getaffinity(0)))
+            yield
+
+    monkeypatch.setattr("dask_io.engine.run.one_core", noted)
+    return found
 
 
 def test_threads_started_inside_share_a_core() -> None:
@@ -79,38 +95,64 @@ def test_where_it_is_not_possible_nothing_changes(
     ids=["small", "coded", "large"],
 )
 def test_only_small_blocks_without_a_codec_are_moved_on_one_core(
-    tmp_path: Path, chunks: int, codec: str, *, shares: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int, codec: str, *, shares: bool
 ) -> None:
     """Codecs and long copies need all cores."""
     np.save(tmp_path / "one.npy", np.arange(128**3, dtype="u2").reshape((128,) * 3))
-    found: list[int] = []
+    found = note_choices(monkeypatch)
 
     dask_io.split(
-        tmp_path / "one.npy",
-        tmp_path / "target.zarr",
-        chunks=chunks,
-        codec=codec,
-        progress=lambda _: found.append(len(os.sched_getaffinity(0))),
+        tmp_path / "one.npy", tmp_path / "target.zarr", chunks=chunks, codec=codec, progress="plain"
     )
 
-    assert set(found) == {1 if shares else len(ALL)}
+    assert len(found) == shares
     assert os.sched_getaffinity(0) == ALL
 
 
 @pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
-def test_a_tiny_array_is_moved_on_any_core(tmp_path: Path) -> None:
+def test_a_tiny_array_is_moved_on_any_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no threads, and a group may have thousands."""
     np.save(tmp_path / "one.npy", np.arange(16, dtype="u2"))
-    found: list[int] = []
+    found = note_choices(monkeypatch)
 
-    dask_io.split(
-        tmp_path / "one.npy",
-        tmp_path / "target",
-        chunks=4,
-        progress=lambda _: found.append(len(os.sched_getaffinity(0))),
-    )
+    dask_io.split(tmp_path / "one.npy", tmp_path / "target", chunks=4)
 
-    assert set(found) == {len(ALL)}
+    assert found == []
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
+def test_a_progress_function_and_its_threads_use_all_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may outlive the run, which goes on on its one core."""
+    np.save(tmp_path / "one.npy", np.arange(128**3, dtype="u2").reshape((128,) * 3))
+    chosen = note_choices(monkeypatch)
+    found: list[set[int]] = []
+
+    def note_cores(_: object) -> None:
+        found.extend((os.sched_getaffinity(0), cores_of_new_thread()))
+
+    dask_io.split(tmp_path / "one.npy", tmp_path / "target", chunks=32, progress=note_cores)
+
+    assert chosen == [1]
+    assert found
+    assert all(each == ALL for each in found)
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")
+def test_a_run_stays_on_its_core_after_a_progress_function() -> None:
+    """Also if the function fails."""
+
+    def fail_for_zero(number: int) -> None:
+        assert 1 // number
+
+    outside = on_all_cores(fail_for_zero)
+    with one_core():
+        chosen = os.sched_getaffinity(0)
+        outside(1)
+        with pytest.raises(ZeroDivisionError):
+            outside(0)
+        assert os.sched_getaffinity(0) == chosen
 
 
 @pytest.mark.skipif(len(ALL) < 2, reason="needs two cores")

@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_io.geometry import Layout
@@ -91,6 +91,42 @@ def test_one_access_gets_chunks_of_its_shape() -> None:
     )
     assert slices[0] == 1
     assert max(cubes) < 2 * min(cubes)
+
+
+@given(
+    shape=st.lists(st.integers(1, 10**6), min_size=1, max_size=7).map(tuple),
+    itemsize=st.sampled_from([1, 2, 8]),
+    most_bytes=st.integers(1, 2**26),
+)
+@settings(max_examples=25)
+def test_chunks_never_exceed_their_limit(
+    shape: tuple[int, ...], itemsize: int, most_bytes: int
+) -> None:
+    """With any number of axes, unless a single element does."""
+    series = AccessPattern("series", (shape[0], *[1] * (len(shape) - 1)))
+    blocks = Blocks(shape, Layout.c(len(shape)), addressable=True)
+
+    found = suggest_chunks(
+        shape, itemsize, [series], blocks=blocks, device=SSD, most_bytes=most_bytes
+    )
+
+    assert prod(found.chunks) * itemsize <= max(most_bytes, itemsize)
+
+
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+@pytest.mark.parametrize("device", DEVICES.values(), ids=lambda one: one.name)
+def test_time_series_get_compact_chunks_that_are_not_small(device: str, itemsize: int) -> None:
+    """About equally long along the axes that are cut, of half a MiB or more."""
+    shape = (2163, 90, 181)
+    series = AccessPattern("series", (2163, 1, 1))
+    blocks = Blocks((1, 90, 181), Layout.c(3), addressable=False)
+
+    found = suggest_chunks(shape, itemsize, [series], blocks=blocks, device=device)  # type: ignore[arg-type]  # parametrized
+
+    along, *across = found.chunks
+    assert along == 2163
+    assert max(across) <= 2 * min(across)
+    assert 2**19 <= prod(found.chunks) * itemsize <= 2**20
 
 
 def test_two_accesses_get_a_compromise() -> None:

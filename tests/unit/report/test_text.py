@@ -18,11 +18,13 @@ from dask_io.planning import (
     Objective,
     Problem,
     Seeks,
+    plan_auto,
     plan_keep,
     plan_naive,
     plan_sweep,
     predict_seconds,
 )
+from dask_io.planning.problem import Coding
 from dask_io.report import jsonable, text
 from dask_io.report.explain import Explanation, explain
 from dask_io.units import format_seconds
@@ -276,6 +278,25 @@ def test_the_reason_names_the_next_best() -> None:
     assert "keep is chosen for the least memory" in reasons[Objective.MEMORY]
     seconds = format_seconds(predict_seconds(plan_naive(PLAN.problem), DEVICES["hdd"]))
     assert all(f"; next is naive: {seconds}, 57 seeks" in reason for reason in reasons.values())
+
+
+def test_the_reason_says_why_a_faster_plan_was_left_out() -> None:
+    """It touches blocks twice, or needs scratch files to save hardly any time."""
+    slow = replace(PLAN.problem.source, coding=Coding(1.0, 1.0))
+    once = plan_keep(replace(PLAN.problem, source=slow, budget=10_000))
+    candidates = (Candidate("keep", once), Candidate("naive", plan_naive(PLAN.problem)))
+    twice = Explanation(once, candidates, DEVICES["ssd"], Objective.TIME).reason
+
+    sizes = (512,) * 3, (1, 512, 512), (512, 32, 32)
+    problem = Problem.regular(*sizes, dtype="u2", budget=512**3)
+    sweep, device = plan_auto(problem, device=DEVICES["hdd"]), DEVICES["hdd"]
+    direct = explain(sweep, device=device, objective=Objective.TIME).reason
+
+    assert once.seeks.total == once.problem.lower_bound
+    assert " on ssd, of the plans that touch every block once: " in twice
+    assert "sweep is chosen for few seeks" in direct
+    assert " on hdd, of the plans without scratch files: " in direct
+    assert "; next is spill: " in direct
 
 
 def test_the_reason_says_when_there_was_no_choice() -> None:
