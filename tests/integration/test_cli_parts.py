@@ -209,6 +209,29 @@ def test_the_parts_of_a_group_are_shown(tmp_path: Path, monkeypatch: pytest.Monk
     assert done["parts"]["arrays"]["rain"]["count"] == 2
 
 
+def test_a_complete_target_of_the_same_run_is_overwritten(source: Path, tmp_path: Path) -> None:
+    """Several processes write all blocks again, among them one that was damaged."""
+    target = tmp_path / "out.zarr"
+    command = ["resplit", source, target, "--chunks", "5,7", "--codec", "none", "--processes", 2]
+    run(*command)
+    with (target / "c/0/0").open("r+b") as block:
+        block.write(b"damage")
+    done = json.loads(run(*command, "--overwrite", "--json"))["result"]
+    assert (done["blocks_written"], done["blocks_skipped"]) == (15, 0)
+    assert run("verify", target)
+
+
+def test_a_late_part_replaces_nothing(source: Path, tmp_path: Path) -> None:
+    """A task of a job array that starts after the target is complete says so."""
+    target = tmp_path / "out"
+    command = ["resplit", source, target, "--chunks", "5,7", "--overwrite"]
+    for part in ("1/2", "2/2"):
+        assert "already complete" not in run(*command, "--part", part)
+    run("finish", target)
+    late = run(*command, "--part", "2/2")
+    assert "part 2 of 2: the target is already complete; nothing is replaced" in late
+
+
 def test_finish_refuses_other_targets(source: Path, tmp_path: Path) -> None:
     """A target that one process writes is completed by `resume`, and a missing one is missing."""
     run("resplit", source, tmp_path / "out", "--chunks", "5,7")

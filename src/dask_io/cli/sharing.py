@@ -170,6 +170,8 @@ def show_shared_result(
             done = "empty, because the target has fewer blocks or cannot be divided so"
         what = f"{job.part}: {done}; when all parts are done, run: dask-io finish"
         what = f"{what} {one_line(quote(dst))}"
+        if not result.blocks_written and job.is_complete:
+            what = f"{job.part}: the target is already complete; nothing is replaced"
     else:
         parted = job.parted
         if isinstance(parted, PartedSeries):

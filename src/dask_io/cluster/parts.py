@@ -168,7 +168,7 @@ class PartedJob(SharedJob):
     def share(self, run: RunItems, on_progress: Callable[[Progress], None] | None) -> RunResult:
         """Create the target, let `run` write the parts, and complete the target."""
         started, place = perf_counter(), self.target.place
-        record = begin_job(self)
+        record = begin_job(self, is_alone=True)
         with resumable(lambda: quote(place), place):
             items = [WorkItem(record, part) for part in self.parts]
             results = run(items, size_of([self.target]), on_progress)
@@ -215,9 +215,16 @@ class PartedJob(SharedJob):
         return f"{self.job}\nin {self.cut.count} parts"
 
 
-def begin_job(job: PartedJob) -> bytes:
-    """Create the target of a job, or join it; see `PartedJob.begin`."""
-    work = begin_parts(job.job, job.cut.grid, job.settings, job.command, limits=job.limits)
+def begin_job(job: PartedJob, *, is_alone: bool = False) -> bytes:
+    """Create the target of a job, or join it; see `PartedJob.begin` and `begin_parts`."""
+    work = begin_parts(
+        job.job,
+        job.cut.grid,
+        job.settings,
+        job.command,
+        limits=job.limits,
+        is_alone=is_alone,
+    )
     if work.job.parts != job.cut.grid:
         raise UsageError(
             f"another process has begun {job.target.place} with a different division into "

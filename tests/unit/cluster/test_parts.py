@@ -284,6 +284,35 @@ def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
     assert np.array_equal(read(tmp_path / "out"), ARRAY)
 
 
+def test_an_unfinished_target_is_continued_or_overwritten(source: Path, tmp_path: Path) -> None:
+    """A run of all parts continues the same job, or replaces it if it may overwrite."""
+    first = plan(source, target := tmp_path / "out")
+    run(first.begin(), first.parts[0])
+    again = plan(source, target, overwrite=True)
+    assert again.run().blocks_skipped == 0
+    second = plan(source, other := tmp_path / "other")
+    run(second.begin(), second.parts[0])
+    assert plan(source, other).run().blocks_skipped > 0
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_part_that_runs_is_not_overwritten(source: Path, tmp_path: Path) -> None:
+    """A run of all parts that may overwrite is refused at once, and the part goes on."""
+    job = plan(source, target := tmp_path / "out")
+    record, errors = job.begin(), []
+
+    def overwrite(_: Progress) -> None:
+        if not errors:
+            with pytest.raises(LockedError, match="still running") as caught:
+                plan(source, target, overwrite=True).run()
+            errors.append(caught)
+
+    run(record, job.parts[0], on_progress=overwrite)
+    assert errors
+    job.run()
+    assert np.array_equal(read(target), ARRAY)
+
+
 def test_two_processes_begin_in_the_same_moment(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
