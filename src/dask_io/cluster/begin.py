@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dask_io.codecs.deflate import encoder_in
 from dask_io.engine.identity import Identity
 from dask_io.errors import LockedError, TargetExistsError, UsageError
 from dask_io.formats.places import journal_at
@@ -75,8 +76,8 @@ def begin_parts(
     """Create the target of a job in parts, or join if another process has begun it.
 
     A process that begins the job for all others, and `is_alone` in that, joins nothing if the
-    target may be overwritten, but replaces it. A run that completes the target alone has the memory and the rate in `limits`, by default those
-    of a part.
+    target may be overwritten, but replaces it. A run that completes the target alone has the memory
+    and the rate in `limits`, by default those of a part.
 
     Returns
     -------
@@ -184,6 +185,7 @@ def _is_same(record: JobRecord, job: Job) -> bool:
         command=record.command,
         memory=record.memory,
         max_rate=record.max_rate,
+        encoder=record.encoder,
     )
     return bool(json.loads(wanted.to_bytes()) == json.loads(record.to_bytes()))
 
@@ -246,7 +248,13 @@ def _create(
             memory=limits.memory,
             max_rate=limits.max_rate,
         )
-        record = replace(record, parts=grid, command=command, job_id=secrets.token_hex(8))
+        record = replace(
+            record,
+            parts=grid,
+            command=command,
+            job_id=secrets.token_hex(8),
+            encoder=encoder_in(target.metadata),
+        )
         target.create(record.to_bytes())
         target.abandon(keep=True)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dask_io.cluster.begin import WorkRecord
+from dask_io.codecs.deflate import encoder_in
 from dask_io.engine.commit import Outlet
 from dask_io.engine.identity import Identity
 from dask_io.engine.run import RunResult
@@ -77,6 +78,7 @@ def run_part(
         "SharedTarget",
         remake_target(work.job.target, at=place, durability=work.job.durability, reserve=True),
     )
+    _refuse_other_encoder(work, target)
     settings = Settings(
         memory=memory,
         workers=threads,
@@ -115,6 +117,28 @@ def view_source(source: Source, region: Region) -> SourceView:
         # One view of the stored blocks, so that costs are those of the stored blocks.
         return SourceView(source.whole, region.shifted_by(source.region.start))
     return SourceView(source, region)
+
+
+def _refuse_other_encoder(work: WorkRecord, target: SharedTarget) -> None:
+    """Refuse to encode with another library than all other attempts.
+
+    Raises
+    ------
+    StorageError
+        If that library is not the one here.
+    """
+    begun, here = work.job.encoder, encoder_in(target.metadata)
+    if begun is None or here == begun:
+        return
+    advice = "install it: pip install deflate"
+    if begun == "zlib":
+        advice = "install deflate where the run begins, too, and begin it again with --overwrite"
+    raise StorageError(
+        work.place,
+        f"its parts are compressed with {begun}, but this process compresses with {here}, which "
+        "writes other bytes",
+        advice,
+    )
 
 
 def _is_complete(work: WorkRecord, place: Location) -> bool:
