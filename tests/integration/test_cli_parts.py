@@ -191,6 +191,19 @@ def test_several_arrays_or_regions_are_refused_with_an_alternative(
     assert "write one region after another" in message
 
 
+def test_figures_of_the_whole_and_of_parts_are_told_apart(source: Path, tmp_path: Path) -> None:
+    """What is said before a run is of the whole --memory, and plans say what is of one process."""
+    command = ["resplit", source, tmp_path / "out", "--chunks", "5,7", "--memory", "32MiB"]
+    for option, text in [
+        (("--processes", 2), "each of 2 processes takes up to 16.00 MiB of memory"),
+        (("--part", "1/4"), "writes part 1 of 4 of this, and takes up to 32.00 MiB of memory"),
+    ]:
+        planned = run(*command, *option, "--dry-run")
+        assert planned.startswith("As one process with")
+        assert "In parts:" in planned
+        assert text in invoke(*map(str, [*command, *option, "--overwrite"])).stderr
+
+
 def test_the_parts_of_a_group_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run and the result list the parts of each large array."""
     monkeypatch.setattr(series, "_SMALL", 200)
