@@ -37,8 +37,9 @@ def _notices(job: AnyJob) -> Iterator[str]:
     if job.inferred:
         yield f"file names are taken as {job.inferred}"
     yield from remarks(job)
-    if (move := _move_of(job)) is not None:
-        yield from preview(move, _shared(job) or job.device)
+    by_whom = _shared(job) or job.device
+    if by_whom is not None and (move := _move_of(job)) is not None:
+        yield from preview(move, by_whom)
 
 
 def _shared(job: AnyJob) -> Shared | None:
