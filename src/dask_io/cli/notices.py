@@ -51,10 +51,14 @@ def _shared(job: AnyJob) -> Shared | None:
 
     if not isinstance(job, SharedJob):
         return None
+    most = format_bytes(job.plan.peak_bytes)
     if isinstance(job, OnePart):
-        memory = format_bytes(job.settings.memory)
-        return Shared(f"writes {job.part} of this, and takes up to {memory} of memory")
-    memory = f"takes up to {format_bytes(job.parted.memory)} of memory"
+        # To plan the part would take as long again as it takes to begin.
+        memory = f"one process for all of it would take up to {most} of memory"
+        return Shared(f"writes {job.part} of this; {memory}")
+    if parts := job.parted.parts:
+        most = format_bytes(max(part.memory for part in parts))
+    memory = f"takes up to {most} of memory"
     if isinstance(job, ProcessJob):
         n = job.processes
         return Shared(f"each of {n:,} process{'es' * (n != 1)} {memory}", job.n_shares)
