@@ -191,6 +191,19 @@ def test_several_arrays_or_regions_are_refused_with_an_alternative(
     assert "write one region after another" in message
 
 
+def test_figures_of_the_whole_and_of_parts_are_told_apart(source: Path, tmp_path: Path) -> None:
+    """What is said before a run is of the whole --memory, and plans say what is of one process."""
+    command = ["resplit", source, tmp_path / "out", "--chunks", "5,7", "--memory", "32MiB"]
+    for option, text in [
+        (("--processes", 2), "each of 2 processes takes up to "),
+        (("--part", "1/4"), "writes part 1 of 4 of this; one process for all of it would take up "),
+    ]:
+        planned = run(*command, *option, "--dry-run")
+        assert planned.startswith("As one process with")
+        assert "In parts:" in planned
+        assert text in invoke(*map(str, [*command, *option, "--overwrite"])).stderr
+
+
 def test_the_parts_of_a_group_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run and the result list the parts of each large array."""
     monkeypatch.setattr(series, "_SMALL", 200)
@@ -207,6 +220,29 @@ def test_the_parts_of_a_group_are_shown(tmp_path: Path, monkeypatch: pytest.Monk
     assert run("verify", days)
     done = json.loads(run(*command, "--overwrite", "--json"))
     assert done["parts"]["arrays"]["rain"]["count"] == 2
+
+
+def test_a_complete_target_of_the_same_run_is_overwritten(source: Path, tmp_path: Path) -> None:
+    """Several processes write all blocks again, among them one that was damaged."""
+    target = tmp_path / "out.zarr"
+    command = ["resplit", source, target, "--chunks", "5,7", "--codec", "none", "--processes", 2]
+    run(*command)
+    with (target / "c/0/0").open("r+b") as block:
+        block.write(b"damage")
+    done = json.loads(run(*command, "--overwrite", "--json"))["result"]
+    assert (done["blocks_written"], done["blocks_skipped"]) == (15, 0)
+    assert run("verify", target)
+
+
+def test_a_late_part_replaces_nothing(source: Path, tmp_path: Path) -> None:
+    """A task of a job array that starts after the target is complete says so."""
+    target = tmp_path / "out"
+    command = ["resplit", source, target, "--chunks", "5,7", "--overwrite"]
+    for part in ("1/2", "2/2"):
+        assert "already complete" not in run(*command, "--part", part)
+    run("finish", target)
+    late = run(*command, "--part", "2/2")
+    assert "part 2 of 2: the target is already complete; nothing is replaced" in late
 
 
 def test_finish_refuses_other_targets(source: Path, tmp_path: Path) -> None:

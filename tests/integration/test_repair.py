@@ -16,6 +16,7 @@ import pytest
 import zarr
 
 import dask_io
+from dask_io.codecs import deflate
 from dask_io.errors import DataError, InterruptedRunError, StorageError, UsageError
 from dask_io.formats.zarr.quiet import quiet
 from dask_io.storage.objects.connect import parse_url
@@ -301,6 +302,19 @@ def test_a_source_that_gives_something_else_changes_nothing(case: Case, tmp_path
     before = snapshot(place)
     assert "gives different data now" in fail("repair", place, code=1)
     assert snapshot(place) == before
+
+
+def test_another_library_that_compresses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If zlib cannot make the blocks of libdeflate again, the error says what to install."""
+    place = make(tmp_path, Case("out.zarr", "c/*/*", {"chunks": (5, 4), "codec": "gzip:6"}))
+    flip(place / "c/0/0")
+    monkeypatch.setattr(deflate, "_LIBDEFLATE", None)
+    said = fail("repair", place, code=1)
+    assert "zlib compresses here, and libdeflate (pip install deflate) writes other bytes" in said
+    monkeypatch.undo()
+    run("repair", place)
 
 
 def test_what_the_source_still_gives_is_repaired(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.cli.group import current_log, one_line, say
 from dask_io.errors import in_words
+from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from dask_io.cluster.sharing import OnePart
     from dask_io.engine.run import Progress
     from dask_io.report.progress import Watch
-    from dask_io.report.summary import Move
+    from dask_io.report.summary import Move, Shared
     from dask_io.stores.space import Space
     from dask_io.stores.store import Target
 
@@ -36,9 +37,32 @@ def _notices(job: AnyJob) -> Iterator[str]:
     if job.inferred:
         yield f"file names are taken as {job.inferred}"
     yield from remarks(job)
-    if (move := _move_of(job)) is not None:
-        # The plan of parts is that of one process, which does not take the time of all.
-        yield from preview(move, job.device if _whole(job) is job else None)
+    by_whom = _shared(job) or job.device
+    if by_whom is not None and (move := _move_of(job)) is not None:
+        yield from preview(move, by_whom)
+
+
+def _shared(job: AnyJob) -> Shared | None:
+    """Return how several processes share a job, None if they do not."""
+    from dask_io.cluster.processes import ProcessJob  # noqa: PLC0415  # loaded on use
+    from dask_io.cluster.shared_job import SharedJob  # noqa: PLC0415  # loaded on use
+    from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
+    from dask_io.report.summary import Shared  # noqa: PLC0415  # loaded on use
+
+    if not isinstance(job, SharedJob):
+        return None
+    most = format_bytes(job.plan.peak_bytes)
+    if isinstance(job, OnePart):
+        # To plan the part would take as long again as it takes to begin.
+        memory = f"one process for all of it would take up to {most} of memory"
+        return Shared(f"writes {job.part} of this; {memory}")
+    if parts := job.parted.parts:
+        most = format_bytes(max(part.memory for part in parts))
+    memory = f"takes up to {most} of memory"
+    if isinstance(job, ProcessJob):
+        n = job.processes
+        return Shared(f"each of {n:,} process{'es' * (n != 1)} {memory}", job.n_shares)
+    return Shared(f"each part {memory}")
 
 
 _NEWEST_ZARR = 3

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dask_io.cli.group import one_line, show, show_json
+from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
     from dask_io.api import RunResult
@@ -99,7 +100,10 @@ def show_parts(
         parts = parts_to_json(cut, whole, script=script)
         show_json({**any_plan_to_json(plan, device), "inferred": inferred or None, "parts": parts})
         return
-    show(plan_summary(plan, device, inferred=inferred))
+    n_shares = more.get("n_shares", 1)
+    show(f"As one process with {format_bytes(whole.problem.budget)} of memory:\n")
+    show(plan_summary(plan, device, inferred=inferred, n_shares=n_shares))
+    show("\nIn parts:\n")
     show(parts_text(cut, whole, processes=processes, requested=more.get("requested")))
     if script is not None:
         show(f"\nTo run them on SLURM, execute this script:\n\n{script}")
@@ -112,7 +116,7 @@ def show_shared_plan(job: OnePart | ProcessJob | ClusterJob, dst: str, *, as_jso
 
     parted = job.parted
     if isinstance(parted, PartedSeries):
-        _show_parts_of_arrays(parted, as_json=as_json)
+        _show_parts_of_arrays(parted, n_shares=job.n_shares, as_json=as_json)
         return
     show_parts(
         parted.plan,
@@ -124,11 +128,12 @@ def show_shared_plan(job: OnePart | ProcessJob | ClusterJob, dst: str, *, as_jso
         target=dst,
         threads=parted.threads,
         processes=getattr(job, "processes", None),
+        n_shares=job.n_shares,
         requested=job.part.count if isinstance(job, OnePart) else None,
     )
 
 
-def _show_parts_of_arrays(parted: PartedSeries, *, as_json: bool) -> None:
+def _show_parts_of_arrays(parted: PartedSeries, *, n_shares: int, as_json: bool) -> None:
     """Print the plan of a group, and the parts of its large arrays."""
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.parts import (  # noqa: PLC0415  # loaded on use
@@ -142,7 +147,9 @@ def _show_parts_of_arrays(parted: PartedSeries, *, as_json: bool) -> None:
         parts = parts_of_arrays_to_json(parted.cuts, plan)
         show_json({**any_plan_to_json(plan, device), "inferred": inferred or None, "parts": parts})
         return
-    show(plan_summary(plan, device, inferred=inferred))
+    show(f"As one process with {format_bytes(parted.memory)} of memory:\n")
+    show(plan_summary(plan, device, inferred=inferred, n_shares=n_shares))
+    show("\nIn parts:\n")
     show(parts_of_arrays_text(parted.cuts, plan))
 
 
@@ -170,6 +177,8 @@ def show_shared_result(
             done = "empty, because the target has fewer blocks or cannot be divided so"
         what = f"{job.part}: {done}; when all parts are done, run: dask-io finish"
         what = f"{what} {one_line(quote(dst))}"
+        if not result.blocks_written and job.is_complete:
+            what = f"{job.part}: the target is already complete; nothing is replaced"
     else:
         parted = job.parted
         if isinstance(parted, PartedSeries):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.cluster.part_task import ENDED, STARTED
 from dask_io.engine.run import Progress
+from dask_io.engine.series import add_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +58,7 @@ class PartState:
     is_done: bool = False
     n_bytes: int = 0
     n_blocks: int = 0
+    n_bytes_skipped: int | None = None
     n_failures: int = 0
     n_killed: int = 0
     n_bytes_when_killed: int = -1
@@ -66,6 +68,12 @@ class PartState:
     def live(self) -> list[Attempt]:
         """The attempts whose results are still wanted."""
         return [each for each in self.attempts if not each.is_dropped]
+
+    @property
+    def progress(self) -> Progress:
+        """The progress of the part, by whichever attempts."""
+        skipped = self.n_bytes_skipped or 0
+        return Progress(self.n_bytes, 0, self.n_blocks, 0, n_bytes_skipped=skipped)
 
     def new_attempt(self) -> Attempt:
         """Add an attempt."""
@@ -109,6 +117,8 @@ class Parts:
         # Two attempts report independently, and a repeated one begins with what is durable.
         state.n_bytes = max(state.n_bytes, event.get("bytes", 0))
         state.n_blocks = max(state.n_blocks, event.get("blocks", 0))
+        if state.n_bytes_skipped is None:
+            state.n_bytes_skipped = event.get("skipped")
         return before != (state.n_bytes, state.n_blocks)
 
     def finish(self, attempt: Attempt) -> list[Attempt]:
@@ -132,14 +142,7 @@ class Parts:
 
     def progress(self) -> Progress:
         """Return the progress of all parts together."""
-        written = sum(state.n_bytes for state in self.states)
-        blocks = sum(state.n_blocks for state in self.states)
-        return Progress(
-            min(written, self.total.n_bytes),
-            self.total.n_bytes,
-            min(blocks, self.total.n_blocks),
-            self.total.n_blocks,
-        )
+        return add_up([state.progress for state in self.states], self.total)
 
     def complete(self) -> None:
         """Count everything as written."""

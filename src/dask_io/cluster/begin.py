@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dask_io.codecs.deflate import encoder_in
 from dask_io.engine.identity import Identity
 from dask_io.errors import LockedError, TargetExistsError, UsageError
 from dask_io.formats.places import journal_at
@@ -70,11 +71,13 @@ def begin_parts(
     command: str | None = None,
     *,
     limits: Settings | None = None,
+    is_alone: bool = False,
 ) -> WorkRecord:
     """Create the target of a job in parts, or join if another process has begun it.
 
-    A run that completes the target alone has the memory and the rate in `limits`, by default those
-    of a part.
+    A process that begins the job for all others, and `is_alone` in that, joins nothing if the
+    target may be overwritten, but replaces it. A run that completes the target alone has the memory
+    and the rate in `limits`, by default those of a part.
 
     Returns
     -------
@@ -92,13 +95,15 @@ def begin_parts(
         If another run is writing it.
     """
     until = time.monotonic() + _PATIENCE
+    joins = not (is_alone and settings.overwrite)
     while True:
-        begun = _find_same(job, grid, settings)
+        begun = _find_same(job, grid, settings) if joins else None
         if begun is not None and _is_ready(job):
             return work_record(job, begun, settings)
         try:
             if begun is None:
-                _create(job, grid, settings, command, limits or settings)
+                _create(job, grid, settings, command, limits or settings, joins=joins)
+                joins = True
             else:
                 _go_on_clearing(job)
         except _BusyError as error:
@@ -106,7 +111,8 @@ def begin_parts(
                 raise error.locked from None
         except (TargetExistsError, LockedError):
             # Another process may have begun the same job just now.
-            if _find_same(job, grid, settings) is None or time.monotonic() > until:
+            is_late = time.monotonic() > until
+            if is_late or not joins or _find_same(job, grid, settings) is None:
                 raise
         else:
             continue
@@ -179,6 +185,7 @@ def _is_same(record: JobRecord, job: Job) -> bool:
         command=record.command,
         memory=record.memory,
         max_rate=record.max_rate,
+        encoder=record.encoder,
     )
     return bool(json.loads(wanted.to_bytes()) == json.loads(record.to_bytes()))
 
@@ -219,11 +226,17 @@ def _go_on_clearing(job: Job) -> None:
 
 
 def _create(
-    job: Job, grid: Grid, settings: Settings, command: str | None, limits: Settings
+    job: Job,
+    grid: Grid,
+    settings: Settings,
+    command: str | None,
+    limits: Settings,
+    *,
+    joins: bool,
 ) -> None:
     target, place = job.named_target, locate(job.named_target.place, job.storage_options)
     with _replacing(place) if settings.overwrite else nullcontext():
-        if settings.overwrite and _find_same(job, grid, settings) is not None:
+        if joins and settings.overwrite and _find_same(job, grid, settings) is not None:
             return
         target.check()
         check_room([job])
@@ -235,7 +248,13 @@ def _create(
             memory=limits.memory,
             max_rate=limits.max_rate,
         )
-        record = replace(record, parts=grid, command=command, job_id=secrets.token_hex(8))
+        record = replace(
+            record,
+            parts=grid,
+            command=command,
+            job_id=secrets.token_hex(8),
+            encoder=encoder_in(target.metadata),
+        )
         target.create(record.to_bytes())
         target.abandon(keep=True)
 

@@ -137,7 +137,6 @@ class _Dispatcher(Generic[PartT, ResultT]):
         # The last events may still be on their way.
         self.parts.complete()
         self._report()
-        forget_events(self.client, self.name)
         return [self.results[state.number] for state in states]
 
     def _submit(self, states: Sequence[PartState], **where: Any) -> None:
@@ -287,9 +286,10 @@ class _Dispatcher(Generic[PartT, ResultT]):
         return not running.isdisjoint(self.client.nthreads())
 
     def close(self) -> None:
-        """Forget everything that the client knows about the run."""
+        """Forget everything that the client and the scheduler know about the run."""
         if self.client.status == "running":
             self.client.unsubscribe_topic(self.name)
+            forget_events(self.client, self.name)
 
 
 def publish_duration(client: Any, name: str, seconds: float) -> None:
@@ -322,6 +322,6 @@ def forget_events(client: Any, topic: str) -> None:
     def forget(dask_scheduler: Any, topic: str) -> None:
         dask_scheduler._broker.truncate(topic)  # noqa: SLF001  # there is no public way
 
-    # The run is complete, whatever happens to its events; see also `publish_duration`.
+    # The run has ended, whatever happens to its events; see also `publish_duration`.
     with suppress(AttributeError, OSError, ValueError):
         client.run_on_scheduler(forget, topic=topic)

@@ -15,7 +15,7 @@ from dask_io.formats.places import is_absent, journal_at
 from dask_io.formats.reopening import remake_target
 from dask_io.jobs.record import JobRecord, is_tree, refuse_changed
 from dask_io.journal.journal import is_sealed
-from dask_io.journal.part_journals import remove_ended_parts
+from dask_io.journal.part_journals import remove_parts
 from dask_io.stores.not_kept import not_kept
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def finish_parts(
         )
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
     if is_sealed(journal):
-        remove_ended_parts(journal)
+        remove_parts(journal, only_ended=True)
         return RunResult.of_nothing(target.grid.n_blocks)
     identity = record.open_source(journal, at=at, storage_options=storage_options)
     ledger = target.resume()

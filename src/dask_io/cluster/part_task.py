@@ -116,4 +116,5 @@ class _Reporter:
         if self._latest is not None:
             event["bytes"] = self._latest.n_bytes_written
             event["blocks"] = self._latest.n_blocks_written
+            event["skipped"] = self._latest.n_bytes_skipped
         self._worker.log_event(self._task.topic, event)

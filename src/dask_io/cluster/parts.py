@@ -13,8 +13,8 @@ from dask_io.cluster.finish import finish_parts
 from dask_io.cluster.part import Part, WorkItem
 from dask_io.cluster.run import run_part, view_source
 from dask_io.cluster.shared_job import SharedJob
-from dask_io.engine.run import Progress, RunResult
-from dask_io.engine.series import size_of
+from dask_io.engine.run import RunResult
+from dask_io.engine.series import add_up, size_of
 from dask_io.errors import UsageError
 from dask_io.jobs.job import Job, resumable
 from dask_io.jobs.planning import plan_part
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dask_io.cluster.part import RunItems
+    from dask_io.engine.run import Progress
     from dask_io.geometry import Region
     from dask_io.jobs.settings import Settings
     from dask_io.planning import AnyPlan, Cut, Device
@@ -168,7 +169,7 @@ class PartedJob(SharedJob):
     def share(self, run: RunItems, on_progress: Callable[[Progress], None] | None) -> RunResult:
         """Create the target, let `run` write the parts, and complete the target."""
         started, place = perf_counter(), self.target.place
-        record = begin_job(self)
+        record = begin_job(self, is_alone=True)
         with resumable(lambda: quote(place), place):
             items = [WorkItem(record, part) for part in self.parts]
             results = run(items, size_of([self.target]), on_progress)
@@ -215,9 +216,16 @@ class PartedJob(SharedJob):
         return f"{self.job}\nin {self.cut.count} parts"
 
 
-def begin_job(job: PartedJob) -> bytes:
-    """Create the target of a job, or join it; see `PartedJob.begin`."""
-    work = begin_parts(job.job, job.cut.grid, job.settings, job.command, limits=job.limits)
+def begin_job(job: PartedJob, *, is_alone: bool = False) -> bytes:
+    """Create the target of a job, or join it; see `PartedJob.begin` and `begin_parts`."""
+    work = begin_parts(
+        job.job,
+        job.cut.grid,
+        job.settings,
+        job.command,
+        limits=job.limits,
+        is_alone=is_alone,
+    )
     if work.job.parts != job.cut.grid:
         raise UsageError(
             f"another process has begun {job.target.place} with a different division into "
@@ -267,22 +275,12 @@ class PartsProgress:
 
     def update(self, number: int, progress: Progress) -> None:
         """Take the progress of a part."""
-        before = self._latest.get(number)
-        # A part that runs again starts with the blocks that are durable.
-        if before is None or progress.n_bytes_written >= before.n_bytes_written:
-            self._latest[number] = progress
+        before = self._latest.setdefault(number, progress)
+        # A part that runs again starts with the blocks that are durable, also those of this run.
+        if progress.n_bytes_written >= before.n_bytes_written:
+            self._latest[number] = replace(progress, n_bytes_skipped=before.n_bytes_skipped)
         if self._on_progress is not None:
-            known = self._latest.values()
-            self._on_progress(
-                Progress(
-                    sum(each.n_bytes_written for each in known),
-                    self._total.n_bytes,
-                    sum(each.n_blocks_written for each in known),
-                    self._total.n_blocks,
-                    sum(each.n_bytes_read for each in known),
-                    n_bytes_held=sum(each.n_bytes_held for each in known),
-                )
-            )
+            self._on_progress(add_up(self._latest.values(), self._total))
 
 
 def make_part(cut: Cut, number: int) -> Part:

@@ -49,6 +49,11 @@ class ProcessJob(SharedJob):
         """The job as one process would run it, with the memory of one part."""
         return self.parted.whole
 
+    @property
+    def n_shares(self) -> int:
+        """Into how many shares the memory of the run is divided: each process gets one."""
+        return self.processes
+
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         return self.parted.share(self._run, on_progress)
 

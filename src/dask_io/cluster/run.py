@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dask_io.cluster.begin import WorkRecord
+from dask_io.codecs.deflate import encoder_in
 from dask_io.engine.commit import Outlet
 from dask_io.engine.identity import Identity
 from dask_io.engine.run import RunResult
@@ -14,9 +15,8 @@ from dask_io.errors import DataError, InterruptedRunError, StorageError
 from dask_io.formats.places import journal_at
 from dask_io.formats.reopening import remake_target
 from dask_io.jobs.planning import plan_part
-from dask_io.jobs.record import JobRecord
 from dask_io.jobs.settings import Settings
-from dask_io.journal.journal import is_sealed
+from dask_io.journal.journal import is_sealed, read_job
 from dask_io.journal.part_journals import find_whole_blocks
 from dask_io.planning import parse_objective
 from dask_io.storage.location import locate
@@ -71,12 +71,14 @@ def run_part(
     """
     work = WorkRecord.from_bytes(record)
     place = locate(work.place, storage_options)
-    if _is_complete(work, place):
-        return RunResult.of_nothing(_count_blocks(work, place, part))
     target = cast(
         "SharedTarget",
         remake_target(work.job.target, at=place, durability=work.job.durability, reserve=True),
     )
+    nothing = RunResult.of_nothing(target.grid.clipped(part.region).n_blocks)
+    if _is_complete(work, place):
+        return nothing
+    _refuse_other_encoder(work, target)
     settings = Settings(
         memory=memory,
         workers=threads,
@@ -91,7 +93,7 @@ def run_part(
         # Asked again now that others see the journal of this attempt: a run that completes the
         # target removes all journals that it sees, and this attempt removes its own.
         if ledger.is_complete or _is_complete(work, place):
-            return RunResult.of_nothing(ledger.n_blocks)
+            return nothing
         whole = work.job.reopen_source(storage_options=storage_options)
         source, view = view_source(whole, part.region), TargetView(target, part.region)
         job = replace(plan_part(source, view, settings), member=True)
@@ -102,7 +104,7 @@ def run_part(
     except StorageError:
         # Another attempt may have been faster; the run that adds it up removes all journals.
         if _is_complete(work, place) or _is_written(target, place, part):
-            return RunResult.of_nothing(_count_blocks(work, place, part))
+            return nothing
         raise
     finally:
         # After a success, there is nothing to abandon.
@@ -115,6 +117,28 @@ def view_source(source: Source, region: Region) -> SourceView:
         # One view of the stored blocks, so that costs are those of the stored blocks.
         return SourceView(source.whole, region.shifted_by(source.region.start))
     return SourceView(source, region)
+
+
+def _refuse_other_encoder(work: WorkRecord, target: SharedTarget) -> None:
+    """Refuse to encode with another library than all other attempts.
+
+    Raises
+    ------
+    StorageError
+        If that library is not the one here.
+    """
+    begun, here = work.job.encoder, encoder_in(target.metadata)
+    if begun is None or here == begun:
+        return
+    advice = "install it: pip install deflate"
+    if begun == "zlib":
+        advice = "install deflate where the run begins, too, and begin it again with --overwrite"
+    raise StorageError(
+        work.place,
+        f"its parts are compressed with {begun}, but this process compresses with {here}, which "
+        "writes other bytes",
+        advice,
+    )
 
 
 def _is_complete(work: WorkRecord, place: Location) -> bool:
@@ -130,7 +154,7 @@ def _is_complete(work: WorkRecord, place: Location) -> bool:
         raise StorageError(
             work.place, "the target of this part has been removed", "begin the job again"
         )
-    if JobRecord.read(journal).job_id != work.job.job_id:
+    if read_job(journal).get("job_id") != work.job.job_id:
         raise StorageError(
             work.place, "another run has replaced the target of this part", "begin the job again"
         )
@@ -146,8 +170,3 @@ def _is_written(target: SharedTarget, place: Location, part: Part) -> bool:
         found = find_whole_blocks(journal, part.number, part.count, target.grid, part.region)
         return found.is_complete
     return False
-
-
-def _count_blocks(work: WorkRecord, place: Location, part: Part) -> int:
-    target = remake_target(work.job.target, at=place, durability=work.job.durability, reserve=True)
-    return target.grid.clipped(part.region).n_blocks

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dask_io.cluster.begin import work_record
 from dask_io.cluster.part import WorkItem
 from dask_io.cluster.parts import PartedJob, finish_job, one_region, plan_parts
+from dask_io.codecs.deflate import encoder_in
 from dask_io.engine.run import RunResult
 from dask_io.engine.series import SeriesProgress, size_of
 from dask_io.errors import UsageError
@@ -83,7 +84,11 @@ class PartedSeries:
 
     def _begin(self, name: str) -> Iterator[WorkItem]:
         """Create an array, whose job the journal of the group already describes."""
-        parted, record = self.large[name], self.whole.named_output.record.job_of(name)
+        parted = self.large[name]
+        record = replace(
+            self.whole.named_output.record.job_of(name),
+            encoder=encoder_in(parted.target.metadata),
+        )
         parted.target.create(record.to_bytes())
         parted.target.abandon(keep=True)
         work = work_record(parted.job, record, parted.settings).to_bytes()

@@ -22,6 +22,11 @@ class SharedJob(Runnable):
         """The job as one process would run it, with the memory of one part."""
 
     @property
+    def n_shares(self) -> int:
+        """Into how many shares the memory of the run is divided; 1 if it is that of each part."""
+        return 1
+
+    @property
     def plan(self) -> AnyPlan | Series:
         """The plan of one process."""
         return self.whole.plan

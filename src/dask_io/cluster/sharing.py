@@ -14,7 +14,10 @@ from dask_io.cluster.series import divide
 from dask_io.cluster.shared_job import SharedJob
 from dask_io.engine.run import RunResult
 from dask_io.errors import UsageError
+from dask_io.formats.places import journal_at
+from dask_io.journal.journal import is_sealed
 from dask_io.planning import largest_count
+from dask_io.storage.location import locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +75,9 @@ class PartNumber:
 class OnePart(SharedJob):
     """One part of a job; `run` writes it, and creates the target if this is the first part.
 
+    If all parts are complete, nothing is written, even if the target may be overwritten: this part
+    may only be late.
+
     If the target cannot be divided into so many parts, the last parts are empty.
     `finish_parts` completes the target when all parts are done.
     """
@@ -91,6 +97,13 @@ class OnePart(SharedJob):
         if verify:
             self._verify()
         return super().execute(progress=progress)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all parts have been written, and the target has been completed."""
+        place = locate(self.job.named_target.place, self.settings.storage_options)
+        journal = journal_at(place)
+        return journal is not None and is_sealed(journal)
 
     @property
     def parted(self) -> PartedJob:

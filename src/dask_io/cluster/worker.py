@@ -106,10 +106,16 @@ def _interrupt(*_: object) -> None:
 def _take_tasks(tasks: SimpleQueue[Task | None], is_busy: Event) -> None:
     """Queue tasks until the input ends."""
     # Not `sys.stdin`, which the interpreter locks when it ends.
-    with os.fdopen(0, "rb", closefd=False) as received, suppress(EOFError):
-        while True:
-            tasks.put(pickle.load(received))  # noqa: S301 - written by our own process
-    tasks.put(None)
+    try:
+        # The other process may also die in the middle of a task.
+        with (
+            os.fdopen(0, "rb", closefd=False) as received,
+            suppress(EOFError, pickle.UnpicklingError),
+        ):
+            while True:
+                tasks.put(pickle.load(received))  # noqa: S301 - written by our own process
+    finally:
+        tasks.put(None)
     if is_busy.is_set():
         # The process that waits for the answer has died.
         os.kill(os.getpid(), signal.SIGTERM)

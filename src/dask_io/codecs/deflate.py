@@ -16,6 +16,8 @@ import numpy as np
 from dask_io.codecs.streams import Stream, compress
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dask_io.codecs.codec import Bytes
 
 
@@ -36,6 +38,21 @@ ERRORS: tuple[type[Exception], ...] = (zlib.error, *([_ISAL.error] if _ISAL else
 # The level of libdeflate for each level of zlib: the lowest whose output is at most 4 % larger, for
 # data that zlib does not shrink more than 40 times.
 _LEVELS = (0, 5, 6, 6, 7, 7, 7, 7, 8, 9)
+
+
+def encoder_in(metadata: Mapping[str, Any]) -> str | None:
+    """Return the library that encodes an array here, None if no codec of it is gzip or zlib.
+
+    Each library makes other bytes of the same data.
+
+    Examples
+    --------
+    >>> encoder_in({"codecs": [{"id": "gzip", "level": 1}]}) in {"libdeflate", "zlib"}
+    True
+    """
+    if not any(each["id"] in {"gzip", "zlib"} for each in metadata.get("codecs") or ()):
+        return None
+    return "zlib" if _LIBDEFLATE is None else "libdeflate"
 
 
 def start_encoder(level: int, header: int) -> Stream:

@@ -1,4 +1,4 @@
-"""Report the progress of consecutive runs as that of one run."""
+"""Report the progress of several runs as that of one run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dask_io.engine.run import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dask_io.stores.store import Target
 
@@ -43,6 +43,19 @@ class SeriesProgress:
             report(Progress(*counts, progress.n_bytes_held))
 
         return report_total
+
+
+def add_up(parts: Collection[Progress], total: Progress) -> Progress:
+    """Return the progress of parts that run at once, as that of one run of the size of `total`."""
+    return Progress(
+        min(sum(each.n_bytes_written for each in parts), total.n_bytes),
+        total.n_bytes,
+        min(sum(each.n_blocks_written for each in parts), total.n_blocks),
+        total.n_blocks,
+        sum(each.n_bytes_read for each in parts),
+        sum(each.n_bytes_skipped for each in parts),
+        sum(each.n_bytes_held for each in parts),
+    )
 
 
 def size_of(targets: Iterable[Target]) -> Progress:

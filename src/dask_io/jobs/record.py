@@ -76,6 +76,8 @@ class JobRecord:
     """The memory budget of the run, which is also that of a run that resumes it."""
     max_rate: int | None = None
     """The most bytes per second that the run moves; the same holds for a run that resumes it."""
+    encoder: str | None = None
+    """The library with which all parts encode gzip or zlib, so that their bytes are the same."""
 
     @classmethod
     def of(
@@ -143,6 +145,7 @@ class JobRecord:
             "command": self.command,
             "memory": self.memory,
             "max_rate": self.max_rate,
+            "encoder": self.encoder,
         }
 
     @classmethod
@@ -203,6 +206,7 @@ class JobRecord:
             parts,
             None if job.get("command") is None else read_field(job, "command", str),
             *read_limits(job),
+            None if job.get("encoder") is None else read_field(job, "encoder", str),
         )
 
     def open_source(

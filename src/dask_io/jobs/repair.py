@@ -17,6 +17,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from dask_io.codecs.deflate import encoder_in
 from dask_io.engine.checksums import cells_of, find_damaged, is_damage, is_wrong
 from dask_io.engine.commit import Outlet
 from dask_io.engine.run import RunResult
@@ -366,7 +367,14 @@ class _ArrayRepair:
                 target.take_blocks(new, islice(new.grid.indices(), 1))
         if wrong:
             listed = nsmallest(_MOST_IN_MESSAGE, wrong)
-            raise _differs(source.place, self.place, listed, len(wrong), new.grid.n_blocks)
+            raise _differs(
+                source.place,
+                self.place,
+                listed,
+                len(wrong),
+                new.grid.n_blocks,
+                encoder=encoder_in(new.metadata),
+            )
         return result
 
 
@@ -384,6 +392,8 @@ def _differs(
     blocks: Sequence[tuple[int, ...]],
     n_wrong: int,
     n_blocks: int,
+    *,
+    encoder: str | None = None,
 ) -> DataError:
     """Return the error for a source that no longer gives the data that was written."""
     listed = " ".join(map(join, blocks[:_MOST_IN_MESSAGE]))
@@ -393,6 +403,9 @@ def _differs(
         f"{place} ({listed}{more}), so these blocks were not replaced"
     )
     advice = "restore the source, or use the version of the codec that wrote the blocks"
+    if encoder is not None:
+        other = "libdeflate (pip install deflate)" if encoder == "zlib" else "zlib"
+        advice += f": {encoder} compresses here, and {other} writes other bytes"
     return DataError(source, [differs], advice)
 
 

@@ -24,7 +24,7 @@ from dask_io.jobs.verify import advise_repair, advising_repair
 from dask_io.journal.journal import is_sealed, refuse_locked
 from dask_io.journal.ledger import Ledger
 from dask_io.journal.logs import logs_of
-from dask_io.journal.part_journals import remove_ended_parts
+from dask_io.journal.part_journals import remove_parts
 from dask_io.storage.location import locate
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _plan_resume(
     """Plan how to complete one target, which is locked until the job has run."""
     removes = settings.consume
     if is_sealed(journal):
-        remove_ended_parts(journal)
+        remove_parts(journal, only_ended=True)
         logs_of(journal).remove_stale(journal)
         if is_absent(place):
             raise DataError(str(place), ["is missing"], advise_repair(place))

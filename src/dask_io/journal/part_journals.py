@@ -210,11 +210,12 @@ def remove_attempts(attempts: list[Attempt], journal: Location) -> None:
         medium_of(place).remove_if_empty(place)
 
 
-def remove_parts(journal: Location) -> None:
-    """Remove what attempts that were killed at their start have left, on local disk.
+def remove_parts(journal: Location, *, only_ended: bool = False) -> None:
+    """Remove what attempts have left that were killed at their start or began late, on local disk.
 
     An attempt that is just beginning may create its journal meanwhile. It finds the target
-    complete then, and removes its journal itself.
+    complete then, and removes its journal itself. With `only_ended`, those that are still running
+    stay. An object store has no folders that could be left.
 
     Raises
     ------
@@ -228,30 +229,11 @@ def remove_parts(journal: Location) -> None:
     # An attempt that ends meanwhile may remove the folder.
     with suppress(FileNotFoundError):
         for folder in list(place.iterdir()):
-            with suppress(StorageError):
+            with suppress(OSError, StorageError):
+                if only_ended:
+                    # A process that is building or writing the journal holds its lock.
+                    refuse_locked(folder)
                 medium_of(place).remove_tree(folder)
-    medium_of(place).remove_if_empty(place)
-
-
-def remove_ended_parts(journal: Location) -> None:
-    """Remove what attempts have left that began late, while the target was being completed.
-
-    Attempts that are still running stay. So do those in an object store, which has no folders.
-
-    Raises
-    ------
-    StorageError
-        If a link is in place of their folder. Then nothing is removed.
-    """
-    place = journal / PARTS
-    if not isinstance(place, Path) or not place.is_dir():
-        return
-    refuse_link(place)
-    for folder in sorted(place.iterdir()):
-        # A process that is building or writing the journal holds its lock.
-        with suppress(OSError, LockedError):
-            refuse_locked(folder)
-            medium_of(place).remove_tree(folder)
     medium_of(place).remove_if_empty(place)
 
 

@@ -55,9 +55,10 @@ def count_visits(plan: AnyPlan | Sweeps | Series) -> Visits:
     return Visits(first.read_openings, n_read, last.write_openings, n_written)
 
 
-def explain_visits(plan: AnyPlan | Sweeps | Series) -> str:
+def explain_visits(plan: AnyPlan | Sweeps | Series, *, n_shares: int = 1) -> str:
     """Explain how often blocks are touched, why, and how much memory avoids repeated visits.
 
+    The plan has one of `n_shares` equal shares of the memory that the user gave.
     The text is empty if every block is touched once.
 
     Examples
@@ -74,17 +75,18 @@ def explain_visits(plan: AnyPlan | Sweeps | Series) -> str:
         return ""
     needed = max(map(_memory_to_touch_once, costly))
     budget, strategies = min(map(_budget_of, costly)), {each.strategy for each in costly}
-    why = f", because the memory budget of {format_bytes(budget)} is too small"
+    why = f", because the memory budget of {format_bytes(budget * n_shares)} is too small"
+    if n_shares > 1:
+        why += f" ({format_bytes(budget)} for each of {n_shares:,} processes)"
     other = "" if strategies <= {"sweep", "bundle"} else " with --strategy sweep"
     if isinstance(plan, Sweeps) and needed <= budget:
         why, other = ", because --strategy moves each target separately", " without --strategy"
     elif needed <= budget or "naive" in strategies:
         why = f" with the {' and '.join(sorted(strategies))} strategy"
-    enough = f"--memory {at_least(needed)}{other} is enough to read and write every block once"
+    memory = f"--memory {at_least(needed * n_shares)}"
+    enough = f"{memory}{other} is enough to read and write every block once"
     if "sweep" in other:
-        enough = (
-            f"to read and write every block once, give --strategy sweep --memory {at_least(needed)}"
-        )
+        enough = f"to read and write every block once, give --strategy sweep {memory}"
     return f"{_how_often(plan)}{why}; {enough}"
 
 

@@ -37,8 +37,21 @@ class Move(NamedTuple):
     """Whether the file of an earlier run cannot be continued."""
 
 
-def preview(move: Move, device: Device | None) -> Iterator[str]:
-    """Yield a line each for what goes where, how often blocks are visited, and the costs."""
+class Shared(NamedTuple):
+    """How several processes share a run."""
+
+    costs: str
+    """What each process takes, and writes of it."""
+    n_shares: int = 1
+    """Into how many shares the memory that the user gave is divided."""
+
+
+def preview(move: Move, by_whom: Device | Shared) -> Iterator[str]:
+    """Yield a line each for what goes where, how often blocks are visited, and the costs.
+
+    A plan that several processes share is that of one process, which does not take the time and
+    the memory of all.
+    """
     plan = move.plan
     yield _what_goes_where(move)
     if move.skipped:
@@ -48,14 +61,16 @@ def preview(move: Move, device: Device | None) -> Iterator[str]:
         yield f"continues a run: {format_bytes(move.skipped_bytes)} are already written"
     elif move.restarts:
         yield f"starts again: an incomplete {_file_name(move.target)} cannot be continued"
-    yield explain_visits(plan) or ONCE
-    memory = f"up to {format_bytes(plan.peak_bytes)} of memory"
-    if device is None:
-        yield f"takes {memory}"
+    if isinstance(by_whom, Shared):
+        once = f"{ONCE}, except source blocks that several parts need"
+        yield explain_visits(plan, n_shares=by_whom.n_shares) or once
+        yield by_whom.costs
     else:
-        seconds = format_seconds(_predict(move, device))
+        yield explain_visits(plan) or ONCE
+        seconds = format_seconds(_predict(move, by_whom))
+        memory = f"up to {format_bytes(plan.peak_bytes)} of memory"
         disk = _disk(plan, "of disk space", move.skipped_bytes)
-        yield f"takes about {seconds} on {device.name}, {memory} and {disk}"
+        yield f"takes about {seconds} on {by_whom.name}, {memory} and {disk}"
 
 
 def _predict(move: Move, device: Device) -> float:
@@ -126,15 +141,17 @@ def plan_summary(
     *,
     inferred: str = "",
     codec: str = "",
+    n_shares: int = 1,
 ) -> str:
     """Describe a plan on one screen, in words that need no explanation.
 
-    `codec` are the names of the codecs of the target, if it has any.
+    `codec` are the names of the codecs of the target, if it has any. The plan has one of `n_shares`
+    equal shares of the memory that the user gave.
     """
     if isinstance(plan, (Series, Sweeps)):
         # One line for each array or target.
-        return plan_text(plan, device, inferred=inferred)
-    rows = _single_rows(plan, device, inferred=inferred, codec=codec)
+        return plan_text(plan, device, inferred=inferred, n_shares=n_shares)
+    rows = _single_rows(plan, device, inferred=inferred, codec=codec, n_shares=n_shares)
     return "\n".join(f"{name:<9} {text}" for name, text in rows)
 
 
@@ -184,7 +201,7 @@ def _size(plan: AnyPlan | Sweeps | Series) -> int:
 
 
 def _single_rows(
-    plan: AnyPlan, device: Device | None, *, inferred: str, codec: str
+    plan: AnyPlan, device: Device | None, *, inferred: str, codec: str, n_shares: int = 1
 ) -> Iterator[tuple[str, str]]:
     """Yield the names and values that describe the plan of one array."""
     problem = plan.problem
@@ -192,7 +209,7 @@ def _single_rows(
     types = f"{problem.dtype}"
     if problem.converted is not None:
         types = f"{problem.converted} converted to {problem.dtype}"
-    visits = explain_visits(plan)
+    visits = explain_visits(plan, n_shares=n_shares)
     budget = format_bytes(problem.budget)
     seeks = plan.seeks
     bound = "the fewest possible"

@@ -27,15 +27,19 @@ _MOST_LISTED = 20
 
 
 def plan_text(
-    plan: AnyPlan | Sweeps | Series, device: Device | None = None, *, inferred: str = ""
+    plan: AnyPlan | Sweeps | Series,
+    device: Device | None = None,
+    *,
+    inferred: str = "",
+    n_shares: int = 1,
 ) -> str:
     """Describe a plan and its costs, with its predicted time if a device is given.
 
     The text also shows what was inferred from file names, and which blocks are visited more than
-    once.
+    once. The plan has one of `n_shares` equal shares of the memory that the user gave.
     """
     lines = [str(plan).rstrip()]
-    if visits := explain_visits(plan):
+    if visits := explain_visits(plan, n_shares=n_shares):
         lines.append(f"  {'visits':<9} {visits}")
     if inferred:
         lines.append(f"  {'names':<9} {printable(inferred)}, inferred from the file names")

@@ -1,5 +1,9 @@
 """Jobs in parts: any process writes any part, in any order, any number of times."""
 
+import os
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -10,11 +14,14 @@ import pytest
 
 import dask_io
 from dask_io import api
+from dask_io.cluster.attempts import Parts, PartState
 from dask_io.cluster.begin import WorkRecord
 from dask_io.cluster.finish import finish_parts
 from dask_io.cluster.part import Part
-from dask_io.cluster.parts import PartedJob, plan_parts
+from dask_io.cluster.part_task import MOVED
+from dask_io.cluster.parts import PartedJob, PartsProgress, plan_parts
 from dask_io.cluster.run import run_part
+from dask_io.codecs import deflate
 from dask_io.engine.run import Progress
 from dask_io.errors import DataError, LockedError, StorageError, TargetExistsError, UsageError
 from dask_io.jobs.settings import Settings
@@ -284,6 +291,77 @@ def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
     assert np.array_equal(read(tmp_path / "out"), ARRAY)
 
 
+def test_an_unfinished_target_is_continued_or_overwritten(source: Path, tmp_path: Path) -> None:
+    """A run of all parts continues the same job, or replaces it if it may overwrite."""
+    first = plan(source, target := tmp_path / "out")
+    run(first.begin(), first.parts[0])
+    again = plan(source, target, overwrite=True)
+    assert again.run().blocks_skipped == 0
+    second = plan(source, other := tmp_path / "other")
+    run(second.begin(), second.parts[0])
+    assert plan(source, other).run().blocks_skipped > 0
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_progress_tells_what_earlier_runs_wrote(source: Path, tmp_path: Path) -> None:
+    """The bytes of earlier runs do not count for the speed of this one."""
+    job = plan(source, tmp_path / "out")
+    with pytest.raises(StopError):
+        run(job.begin(), job.parts[0], on_progress=stop_after(1))
+    seen: list[Progress] = []
+    result = job.run(progress=seen.append)
+    assert result.blocks_skipped > 0
+    assert seen[-1].n_bytes_written == ARRAY.nbytes
+    assert seen[-1].n_bytes_written - seen[-1].n_bytes_skipped == result.n_bytes_array
+
+
+def test_a_repeated_attempt_skips_what_this_run_wrote() -> None:
+    """On a cluster and in other processes, only the first attempt of a part skips earlier runs."""
+    total = Progress(0, 20, 0, 4)
+    seen: list[Progress] = []
+    by_event = Parts([PartState(0, 1.0), PartState(1, 1.0)], total)
+    counter = PartsProgress(total, seen.append)
+    steps = [(0, 0, 5, 1, 5), (1, 0, 5, 1, 0), (0, 1, 10, 2, 10), (0, 0, 5, 1, 5)]
+    for part, attempt, n_bytes, n_blocks, skipped in steps:
+        counter.update(part, Progress(n_bytes, 10, n_blocks, 2, 0, skipped))
+        if attempt == len(by_event.states[part].attempts):
+            by_event.states[part].new_attempt()
+        event = {"bytes": n_bytes, "blocks": n_blocks, "skipped": skipped, "kind": MOVED}
+        by_event.take_note({**event, "part": part, "attempt": attempt, "worker": ""})
+        assert by_event.progress() == seen[-1]
+    assert (seen[-1].n_bytes_written, seen[-1].n_bytes_skipped) == (15, 5)
+
+
+@pytest.mark.parametrize("task", [b"", pickle.dumps(["a task"] * 100)[:-9], b"damaged"])
+def test_a_process_ends_with_the_one_that_started_it(task: bytes) -> None:
+    """A process that writes parts does not wait for ever for the rest of a task."""
+    reading, writing = os.pipe()
+    program = f"from dask_io.cluster.worker import main; main({writing})"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=task, pass_fds=[writing], timeout=60, check=False)
+    os.close(reading)
+    os.close(writing)
+    assert done.returncode == 0
+
+
+def test_a_part_that_runs_is_not_overwritten(source: Path, tmp_path: Path) -> None:
+    """A run of all parts that may overwrite is refused at once, and the part goes on."""
+    job = plan(source, target := tmp_path / "out")
+    record = job.begin()
+    errors: list[Any] = []
+
+    def overwrite(_: Progress) -> None:
+        if not errors:
+            with pytest.raises(LockedError, match="still running") as caught:
+                plan(source, target, overwrite=True).run()
+            errors.append(caught)
+
+    run(record, job.parts[0], on_progress=overwrite)
+    assert errors
+    job.run()
+    assert np.array_equal(read(target), ARRAY)
+
+
 def test_two_processes_begin_in_the_same_moment(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +378,35 @@ def test_two_processes_begin_in_the_same_moment(
 
     monkeypatch.setattr(local_log, "_lock", begin_first)
     assert job.begin() == records[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format": "zarr", "codec": "gzip:6"},
+        {"format": "zarr", "codec": "zlib", "format_version": 2},
+        {"format": "n5", "codec": "gzip"},
+        {"format": "nifti", "codec": "gzip:1"},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_all_attempts_compress_with_one_library(
+    source: Path, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process whose DEFLATE library writes other bytes is refused before it writes any."""
+    job = plan(source, target := tmp_path / "out", **options)
+    record = job.begin()
+    with monkeypatch.context() as patch:
+        patch.setattr(deflate, "_LIBDEFLATE", None)
+        with pytest.raises(
+            StorageError, match=r"with libdeflate, but .* zlib.*pip install deflate"
+        ):
+            run(record, job.parts[0])
+        begun = plan(source, tmp_path / "other", **options).begin()
+    with pytest.raises(StorageError, match=r"compressed with zlib, but .* with libdeflate"):
+        run(begun, job.parts[0])
+    assert job.run().blocks_skipped == 0
+    assert dask_io.verify(target)
 
 
 def test_another_number_of_parts_is_refused(source: Path, tmp_path: Path) -> None:

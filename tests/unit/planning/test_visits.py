@@ -42,6 +42,14 @@ def test_too_little_memory_is_said() -> None:
     assert explain_visits(plan_sweep(ROWS_TO_COLUMNS.within(1600))) == ""
 
 
+def test_memory_that_processes_share_is_that_of_all() -> None:
+    """The budget and the advice are values of --memory, which is divided among processes."""
+    told = explain_visits(plan_sweep(ROWS_TO_COLUMNS), n_shares=3)
+    assert "budget of 1.17 KiB is too small (400 B for each of 3 processes)" in told
+    share = budget_in(told) // 3
+    assert explain_visits(plan_sweep(ROWS_TO_COLUMNS.within(share)), n_shares=3) == ""
+
+
 def test_a_named_strategy_is_the_reason() -> None:
     """The naive strategy writes blocks piece by piece, however much memory there is."""
     told = explain_visits(plan_naive(ROWS_TO_COLUMNS.within(10**6)))
