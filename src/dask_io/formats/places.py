@@ -14,7 +14,7 @@ from dask_io.journal.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import target_of
+from dask_io.storage.own_names import is_scratch, target_of
 from dask_io.stores.block_names import BlockNames
 from dask_io.stores.container import INSIDE, split_place, stand_in_path
 
@@ -133,8 +133,10 @@ def targets_in(path: Location) -> list[Location]:
     if not path.is_dir():
         return []
     with storage_errors(path):
-        # A file may not exist yet, although its journal next to it does.
-        names = {target_of(name) for name in medium_of(path).names(path)}
+        # A file may not exist yet, although its journal next to it does. The scratch blocks of a
+        # killed run are no target.
+        listed = medium_of(path).names(path)
+        names = {target_of(name) for name in listed if not is_scratch(name)}
     found = (_target_at(path / name) for name in sorted(names) if name)
     return [place for place in found if place is not None]
 
