@@ -160,11 +160,11 @@ def _check_jobs(targets: Sequence[Location], place: Location) -> None:
 def _arrays_in(group: Location, container: TreeContainer) -> tuple[list[Location], list[str]]:
     """Return the arrays of a group that have a journal, and the names of all others.
 
-    Runs that write single arrays into a group leave it in this state. If no array has a journal,
-    both lists are empty.
+    Runs that write single arrays into a group leave it in this state. An array whose metadata is
+    damaged still has its journal. If no array has a journal, both lists are empty.
     """
     arrays = {name: group / name for name in container.read_tree(group).arrays}
     others = [name for name, place in arrays.items() if journal_at(place) is None]
-    if len(others) == len(arrays):
-        return [], []
-    return [place for name, place in arrays.items() if name not in others], others
+    found = [place for name, place in arrays.items() if name not in others]
+    found += [place for place in targets_in(group) if place not in found]
+    return found, others if found else []

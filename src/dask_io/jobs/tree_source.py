@@ -10,10 +10,11 @@ import numpy as np
 
 from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError, DataError, UsageError
-from dask_io.formats.places import refuse_unfinished
+from dask_io.formats.places import journal_at, refuse_unfinished, targets_in
 from dask_io.formats.registry import find_container_row, tree_rows
 from dask_io.geometry.named import chunks_by_name, is_coordinate
-from dask_io.jobs.verify import compare_files
+from dask_io.jobs.verify import advise_repair, compare_files
+from dask_io.journal.journal import is_sealed
 from dask_io.storage.location import is_taken, is_url, locate
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import INSIDE, split_place
@@ -61,9 +62,26 @@ def find_tree(
         return None
     refuse_unfinished(root)
     tree = container.read_tree(root, each=each)
+    if is_group and not tree.arrays:
+        _refuse_lost_arrays(root)
     if not is_group and not tree.sources:
         return None
     return None if tree.main is not None and not (each and tree.has_others) else tree
+
+
+def _refuse_lost_arrays(group: Location) -> None:
+    """Refuse a group in which the metadata of all arrays that Dask IO has written is gone.
+
+    Raises
+    ------
+    DataError
+        If there is such an array.
+    """
+    for place in targets_in(group):
+        journal = journal_at(place)
+        if place != group and journal is not None and is_sealed(journal):
+            problem = f"the metadata of array {place.name} is missing or invalid"
+            raise DataError(str(group), [problem], advise_repair(group))
 
 
 def find_group(place: Location) -> TreeContainer | None:

@@ -15,7 +15,7 @@ from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.formats.changed import refuse_other_array
 from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
-from dask_io.formats.reopening import read_back
+from dask_io.formats.reopening import read_back, remake_target
 from dask_io.jobs.record import JobRecord, is_tree
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.journal.journal import ArrayLines
@@ -25,6 +25,7 @@ from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability
 from dask_io.stores.container import INSIDE, split_place
 from dask_io.stores.listing import COPY_MISSING
+from dask_io.stores.store import Repairable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -168,6 +169,9 @@ def _verify_all(
         described = JobRecord.read(journal).target
         refuse_other_array(described, place)
         written = read_back(described, at=place)
+        target = remake_target(described, at=place, durability=Durability.FSYNC, reserve=True)
+        if isinstance(target, Repairable) and not target.is_described():
+            raise DataError(str(place), ["the metadata that describes it is missing or invalid"])
         written.tally.pace = pace
         return _verify_written(written, journal, memory, workers, on_progress=on_progress)
     record = TreeRecord.read(journal)
