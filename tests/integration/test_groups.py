@@ -17,7 +17,7 @@ import dask_io
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
 from dask_io.formats.zarr.quiet import quiet
 from dask_io.storage.pace import Pace
-from tests.commands import invoke
+from tests.commands import fail, invoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -448,3 +448,38 @@ def test_files_of_groups_that_are_too_deep(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="more than 100 deep"):
         dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.zarr", chunks=2)
     assert not (tmp_path / "b.zarr").exists()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_scalars_are_compared_by_value(codec: str, tmp_path: Path) -> None:
+    """Another version of Zarr or another codec is no difference; values and attributes are."""
+    one, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    compressors = None if codec == "none" else [zarr.codecs.GzipCodec()]
+    scalar = xr.Dataset({"height": ((), 2.0, {"unit": "m", "missing": float("nan")})})
+    with quiet():
+        scalar.to_zarr(one, zarr_format=2)
+        scalar.to_zarr(other, zarr_format=3, encoding={"height": {"compressors": compressors}})
+    assert dask_io.verify(one, other)
+
+    with quiet():
+        zarr.open_array(other / "height").attrs["unit"] = "km"
+    with pytest.raises(DataError, match=r"b\.zarr: array height differs from that of"):
+        dask_io.verify(one, other)
+    with quiet():
+        zarr.open_array(other / "height").attrs["unit"] = "m"
+        zarr.open_array(other / "height")[...] = 3.0
+    with pytest.raises(DataError, match=r"b\.zarr: array height differs from that of"):
+        dask_io.verify(one, other)
+
+
+def test_damaged_metadata_is_named_when_groups_are_compared(tmp_path: Path) -> None:
+    """The blocks of the array are not blamed, and a target of Dask IO can be repaired."""
+    source, target = save(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
+    dask_io.resplit(source, target, chunks=CHUNKS)
+    (target / "t" / "zarr.json").write_text("{}")
+
+    line = fail("verify", source, target, code=1)
+
+    assert "b.zarr::/t: does not name its version of Zarr; repair it with: dask-io rep" in line
+    dask_io.repair(target)
+    assert dask_io.verify(source, target)

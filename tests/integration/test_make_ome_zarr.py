@@ -542,7 +542,9 @@ def test_a_region_in_slices_needs_no_chunks(tmp_path: Path) -> None:
         assert np.array_equal(found, ARRAY[2:4])
 
 
-@pytest.mark.parametrize("text", [None, "garbage", "{}", '{"zarr_format": 3, "node_type": "group"}'])
+@pytest.mark.parametrize(
+    "text", [None, "garbage", "{}", '{"zarr_format": 3, "node_type": "group"}']
+)
 def test_damaged_metadata_of_an_image_is_found(
     text: str | None, source: Path, tmp_path: Path
 ) -> None:

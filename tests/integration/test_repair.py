@@ -814,3 +814,17 @@ def test_a_file_that_was_deleted_is_missing(name: str, tmp_path: Path) -> None:
     run("repair", place)
     assert dask_io.verify(place)
     assert name.endswith(".h5") or place.read_bytes() == before
+
+
+def test_opening_damaged_blocks_that_dask_io_wrote_advises_repair(tmp_path: Path) -> None:
+    """Nobody is asked to write files by hand that the journal can restore."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    target = tmp_path / "out"
+    dask_io.split(tmp_path / "a.npy", target, chunks=5)
+    (target / "b_0_0.npy").unlink()
+
+    for command in (("info", target), ("verify", tmp_path / "a.npy", target)):
+        line = fail(*command, code=1)
+        assert f"b_0_0.npy is missing; repair it with: dask-io repair {target}" in line
+    shutil.rmtree(target / ".dask-io")
+    assert "copy or write the missing files" in fail("info", target, code=1)

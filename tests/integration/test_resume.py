@@ -198,7 +198,7 @@ def test_scratch_blocks_of_a_killed_run_are_no_target(
     """They are passed over in the folder of the target, or in the image that contains it."""
     folder = tmp_path / "out"
     folder.mkdir()
-    space = {"spacing": "1", "unit": "um"} if target.startswith("image") else {}
+    space: dict[str, Any] = {"spacing": "1", "unit": "um"} if target.startswith("image") else {}
     with pytest.raises(InterruptedRunError):
         dask_io.resplit(source, folder / target, chunks=5, progress=stop, workers=1, **space)
     inner = folder / target / "0" if space else folder / target

@@ -406,7 +406,7 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
+    from dask_io.formats.places import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
@@ -452,7 +452,7 @@ def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: An
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
+    from dask_io.formats.places import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 

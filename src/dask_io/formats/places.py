@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -17,8 +17,11 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import is_scratch, target_of
 from dask_io.stores.block_names import BlockNames
 from dask_io.stores.container import INSIDE, split_place, stand_in_path
+from dask_io.stores.listing import COPY_MISSING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dask_io.storage.location import Location
 
 _ZARR = "zarr"
@@ -145,6 +148,23 @@ def _target_at(path: Location) -> Location | None:
     """Return the target with a journal at a path: itself, or the only level of an image there."""
     places = [path, path / _LEVEL] if path.suffix == f".{_ZARR}" else [path]
     return next((place for place in places if journal_at(place) is not None), None)
+
+
+def advise_repair(place: object) -> str:
+    """Return the advice for a damaged target."""
+    return f"repair it with: dask-io repair {quote(str(place))}"
+
+
+@contextmanager
+def advising_repair(place: Location) -> Iterator[None]:
+    """Add to a `DataError` the advice to repair the target, if Dask IO has written it."""
+    try:
+        yield
+    except DataError as error:
+        if error.advice not in {"", COPY_MISSING} or journal_at(place) is None:
+            raise
+        advice = advise_repair(place)
+        raise DataError(error.place, error.problems, advice, error.n_found) from error
 
 
 def refuse_unfinished(path: Location, *, named: Location | None = None) -> None:

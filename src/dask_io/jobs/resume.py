@@ -15,12 +15,11 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.formats.places import is_absent, journal_at
+from dask_io.formats.places import advise_repair, advising_repair, is_absent, journal_at
 from dask_io.formats.reopening import remake_target, reopen_source
 from dask_io.jobs.job import Complete, Job, check_room
 from dask_io.jobs.planning import plan_rest
 from dask_io.jobs.record import JobRecord, find_members, refuse_changed
-from dask_io.jobs.verify import advise_repair, advising_repair
 from dask_io.journal.journal import is_sealed, refuse_locked
 from dask_io.journal.ledger import Ledger
 from dask_io.journal.logs import logs_of
