@@ -190,7 +190,7 @@ def test_shards_on_the_command_line(tmp_path: Path) -> None:
         assert said in told
         assert told.count("\n") == 1
     told = run(old, "b.zarr", "--shards", "time=24", code=2)
-    assert "a group of Zarr 2 has no shards; leave them out\n" in told
+    assert "a group of Zarr 2 has no shards; leave them out, or give --format-version 3\n" in told
     told = run(source, "b.nc", "--shards", "time=24", code=2)
     assert "format netcdf has no shards; leave them out\n" in told
     assert {path.name for path in tmp_path.iterdir()} == {"a.zarr", "old.zarr"}
@@ -483,3 +483,35 @@ def test_damaged_metadata_is_named_when_groups_are_compared(tmp_path: Path) -> N
     assert "b.zarr::/t: does not name its version of Zarr; repair it with: dask-io rep" in line
     dask_io.repair(target)
     assert dask_io.verify(source, target)
+
+
+@pytest.mark.parametrize(("old", "new"), [(2, 3), (3, 2)])
+def test_a_group_gets_another_version_of_zarr(old: int, new: int, tmp_path: Path) -> None:
+    """Xarray finds the same dataset, also where data is missing or zeros are not missing."""
+    source, target = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    data = dataset()
+    data["count"].encoding["_FillValue"] = 3
+    data["count"][5] = 3
+    with quiet():
+        data.to_zarr(source, zarr_format=old, encoding={"t": {"chunks": (1, 20, 30)}})
+    options = {"format_version": new, "shards": {"time": 48} if new == 3 else None}
+
+    dask_io.resplit(source, target, chunks=CHUNKS, verify=True, **options)
+
+    with quiet():
+        assert zarr.open_group(target, mode="r").metadata.zarr_format == new
+    xr.testing.assert_identical(load(target), load(source))
+    assert dask_io.verify(source, target)
+    shutil.rmtree(target / "crs")
+    dask_io.repair(target)
+    assert dask_io.verify(target)
+
+
+def test_an_image_keeps_its_version_of_zarr(tmp_path: Path) -> None:
+    """OME-Zarr has other metadata in the other version, so the message offers another way."""
+    np.save(tmp_path / "a.npy", np.zeros((4, 4), "u1"))
+    image = tmp_path / "a.ome.zarr"
+    dask_io.resplit(tmp_path / "a.npy", image, chunks=2, spacing="1", unit="um")
+
+    with pytest.raises(UsageError, match=r"keeps its version; leave out format_version=\.\.\., or"):
+        dask_io.resplit(image, tmp_path / "b.zarr", chunks=2, format="zarr", format_version=2)
