@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from zarr.codecs import GzipCodec
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
@@ -454,7 +455,7 @@ def test_files_of_groups_that_are_too_deep(tmp_path: Path) -> None:
 def test_scalars_are_compared_by_value(codec: str, tmp_path: Path) -> None:
     """Another version of Zarr or another codec is no difference; values and attributes are."""
     one, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
-    compressors = None if codec == "none" else [zarr.codecs.GzipCodec()]
+    compressors = None if codec == "none" else [GzipCodec()]
     scalar = xr.Dataset({"height": ((), 2.0, {"unit": "m", "missing": float("nan")})})
     with quiet():
         scalar.to_zarr(one, zarr_format=2)
@@ -494,7 +495,7 @@ def test_a_group_gets_another_version_of_zarr(old: int, new: int, tmp_path: Path
     data["count"][5] = 3
     with quiet():
         data.to_zarr(source, zarr_format=old, encoding={"t": {"chunks": (1, 20, 30)}})
-    options = {"format_version": new, "shards": {"time": 48} if new == 3 else None}
+    options: dict[str, Any] = {"format_version": new, "shards": {"time": 48} if new == 3 else None}
 
     dask_io.resplit(source, target, chunks=CHUNKS, verify=True, **options)
 
@@ -515,3 +516,19 @@ def test_an_image_keeps_its_version_of_zarr(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"keeps its version; leave out format_version=\.\.\., or"):
         dask_io.resplit(image, tmp_path / "b.zarr", chunks=2, format="zarr", format_version=2)
+
+
+def test_one_array_keeps_its_name_in_another_format(tmp_path: Path) -> None:
+    """The variable is called as the array in its group, and `data` if it was in none."""
+    source = save(tmp_path / "a.zarr", 3)
+
+    dask_io.resplit(f"{source}::/t", tmp_path / "t.nc", chunks={"time": 12})
+    dask_io.resplit(source / "mask", tmp_path / "mask.h5", chunks=5)
+    shutil.copytree(source / "mask", tmp_path / "m.zarr")
+    dask_io.resplit(tmp_path / "m.zarr", tmp_path / "m.h5", chunks=5)
+
+    with xr.open_dataset(tmp_path / "t.nc", decode_times=False) as found:
+        assert "t" in found
+    for name, inside in (("mask.h5", "mask"), ("m.h5", "data")):
+        with h5py.File(tmp_path / name) as file:
+            assert inside in file

@@ -93,6 +93,12 @@ def split_target(place: Location, format: str | None) -> tuple[Location, str]:  
     return root, inside
 
 
+def name_in_group(place: Location) -> str:
+    """Return the name of an array in a group, empty if it is in none, or is only numbered."""
+    name = split_target(place, None)[1].rpartition("/")[2]
+    return name if name.isidentifier() else ""
+
+
 def refuse_inside(path: Location, inside: str) -> None:
     """Refuse a path inside a file or directory that is not a container.
 
