@@ -24,7 +24,7 @@ from dask_io.config import configured
 from dask_io.engine.measure import find_device
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DaskIOError, DataError, UsageError
 from dask_io.formats.opening import open_source
 from dask_io.jobs import targets
 from dask_io.jobs.info import GroupInfo, Info, describe, describe_tree
@@ -39,6 +39,7 @@ from dask_io.jobs.requests import (
 )
 from dask_io.jobs.settings import Settings, for_one_array
 from dask_io.jobs.suggesting import suggest_for, suggest_for_tree
+from dask_io.jobs.targets import run_each
 from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
 from dask_io.jobs.verify import check_again, plan_comparison
@@ -54,7 +55,7 @@ from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from os import PathLike
     from typing import Unpack
 
@@ -107,6 +108,7 @@ __all__ = [
     "repair",
     "resplit",
     "resume",
+    "run_each",
     "run_part",
     "split",
     "suggest",
@@ -697,7 +699,7 @@ def resume(
         If the target has no journal, or `consume` is given but the first run did not have it.
     """
     jobs = plan_resumes(target, **options)
-    results = (job.execute(verify=verify, progress=progress) for job in jobs)
+    results = run_each(jobs, lambda job: job.execute(verify=verify, progress=progress))
     return reduce(RunResult.followed_by, results)
 
 
@@ -744,10 +746,13 @@ def finish(
 
 
 def plan_resumes(
-    target: str | PathLike[str], **options: Unpack[ResumeOptions]
-) -> Iterator[Job | SeriesJob | Complete]:
+    target: str | PathLike[str],
+    *,
+    on_problem: Callable[[DaskIOError], None] | None = None,
+    **options: Unpack[ResumeOptions],
+) -> Generator[Job | SeriesJob | Complete]:
     """Plan `resume`, one array after another; each job must run before the next is planned."""
-    return targets.plan_resumes(target, Settings.to_resume(**options))
+    return targets.plan_resumes(target, Settings.to_resume(**options), on_problem)
 
 
 def repair(

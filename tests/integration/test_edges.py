@@ -649,7 +649,7 @@ def test_errors_say_what_to_do_and_nothing_twice(tmp_path: Path) -> None:
     assert "but its data alone needs 128" in fail("info", tmp_path / "b", code=1)
     block.unlink()
     told = fail("info", tmp_path / "b", code=1)
-    assert "b_1.npy is missing; copy or write the missing files" in told
+    assert "b_1.npy is missing; repair it with: dask-io repair" in told
     told = fail("merge", tmp_path / "x.npy", tmp_path / "y.gz.", code=2)
     assert "y.gz.npy, for example" in told
     told = fail("plan", tmp_path / "x.npy", "--chunks", 8, "--report", tmp_path / "p.htm", code=2)

@@ -118,7 +118,7 @@ def test_shards_of_what_was_a_file(tmp_path: Path) -> None:
     assert (found["orog"].shards, found["time_bnds"].shards) == ((10, 21), (6, 2))
     assert found["lat"].shards is None
     xr.testing.assert_identical(load(group), load(source))
-    with pytest.raises(UsageError, match="Zarr 2 has no shards; leave them out, or ask for versi"):
+    with pytest.raises(UsageError, match="Zarr 2 has no shards; leave them out, or give format_v"):
         dask_io.resplit(source, tmp_path / "c.zarr", chunks=3, shards=-1, format_version=2)
     with pytest.raises(UsageError, match="format hdf5 has no shards; leave them out"):
         dask_io.resplit(source, tmp_path / "c.h5", chunks=CHUNKS, shards={"time": 6})

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from zarr.codecs import GzipCodec
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
 from dask_io.formats.zarr.quiet import quiet
 from dask_io.storage.pace import Pace
-from tests.commands import invoke
+from tests.commands import fail, invoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,7 +191,7 @@ def test_shards_on_the_command_line(tmp_path: Path) -> None:
         assert said in told
         assert told.count("\n") == 1
     told = run(old, "b.zarr", "--shards", "time=24", code=2)
-    assert "a group of Zarr 2 has no shards; leave them out\n" in told
+    assert "a group of Zarr 2 has no shards; leave them out, or give --format-version 3\n" in told
     told = run(source, "b.nc", "--shards", "time=24", code=2)
     assert "format netcdf has no shards; leave them out\n" in told
     assert {path.name for path in tmp_path.iterdir()} == {"a.zarr", "old.zarr"}
@@ -448,3 +449,86 @@ def test_files_of_groups_that_are_too_deep(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="more than 100 deep"):
         dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.zarr", chunks=2)
     assert not (tmp_path / "b.zarr").exists()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_scalars_are_compared_by_value(codec: str, tmp_path: Path) -> None:
+    """Another version of Zarr or another codec is no difference; values and attributes are."""
+    one, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    compressors = None if codec == "none" else [GzipCodec()]
+    scalar = xr.Dataset({"height": ((), 2.0, {"unit": "m", "missing": float("nan")})})
+    with quiet():
+        scalar.to_zarr(one, zarr_format=2)
+        scalar.to_zarr(other, zarr_format=3, encoding={"height": {"compressors": compressors}})
+    assert dask_io.verify(one, other)
+
+    with quiet():
+        zarr.open_array(other / "height").attrs["unit"] = "km"
+    with pytest.raises(DataError, match=r"b\.zarr: array height differs from that of"):
+        dask_io.verify(one, other)
+    with quiet():
+        zarr.open_array(other / "height").attrs["unit"] = "m"
+        zarr.open_array(other / "height")[...] = 3.0
+    with pytest.raises(DataError, match=r"b\.zarr: array height differs from that of"):
+        dask_io.verify(one, other)
+
+
+def test_damaged_metadata_is_named_when_groups_are_compared(tmp_path: Path) -> None:
+    """The blocks of the array are not blamed, and a target of Dask IO can be repaired."""
+    source, target = save(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
+    dask_io.resplit(source, target, chunks=CHUNKS)
+    (target / "t" / "zarr.json").write_text("{}")
+
+    line = fail("verify", source, target, code=1)
+
+    assert "b.zarr::/t: does not name its version of Zarr; repair it with: dask-io rep" in line
+    dask_io.repair(target)
+    assert dask_io.verify(source, target)
+
+
+@pytest.mark.parametrize(("old", "new"), [(2, 3), (3, 2)])
+def test_a_group_gets_another_version_of_zarr(old: int, new: int, tmp_path: Path) -> None:
+    """Xarray finds the same dataset, also where data is missing or zeros are not missing."""
+    source, target = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    data = dataset()
+    data["count"].encoding["_FillValue"] = 3
+    data["count"][5] = 3
+    with quiet():
+        data.to_zarr(source, zarr_format=old, encoding={"t": {"chunks": (1, 20, 30)}})
+    options: dict[str, Any] = {"format_version": new, "shards": {"time": 48} if new == 3 else None}
+
+    dask_io.resplit(source, target, chunks=CHUNKS, verify=True, **options)
+
+    with quiet():
+        assert zarr.open_group(target, mode="r").metadata.zarr_format == new
+    xr.testing.assert_identical(load(target), load(source))
+    assert dask_io.verify(source, target)
+    shutil.rmtree(target / "crs")
+    dask_io.repair(target)
+    assert dask_io.verify(target)
+
+
+def test_an_image_keeps_its_version_of_zarr(tmp_path: Path) -> None:
+    """OME-Zarr has other metadata in the other version, so the message offers another way."""
+    np.save(tmp_path / "a.npy", np.zeros((4, 4), "u1"))
+    image = tmp_path / "a.ome.zarr"
+    dask_io.resplit(tmp_path / "a.npy", image, chunks=2, spacing="1", unit="um")
+
+    with pytest.raises(UsageError, match=r"keeps its version; leave out format_version=\.\.\., or"):
+        dask_io.resplit(image, tmp_path / "b.zarr", chunks=2, format="zarr", format_version=2)
+
+
+def test_one_array_keeps_its_name_in_another_format(tmp_path: Path) -> None:
+    """The variable is called as the array in its group, and `data` if it was in none."""
+    source = save(tmp_path / "a.zarr", 3)
+
+    dask_io.resplit(f"{source}::/t", tmp_path / "t.nc", chunks={"time": 12})
+    dask_io.resplit(source / "mask", tmp_path / "mask.h5", chunks=5)
+    shutil.copytree(source / "mask", tmp_path / "m.zarr")
+    dask_io.resplit(tmp_path / "m.zarr", tmp_path / "m.h5", chunks=5)
+
+    with xr.open_dataset(tmp_path / "t.nc", decode_times=False) as found:
+        assert "t" in found
+    for name, inside in (("mask.h5", "mask"), ("m.h5", "data")):
+        with h5py.File(tmp_path / name) as file:
+            assert inside in file

@@ -540,3 +540,50 @@ def test_a_region_in_slices_needs_no_chunks(tmp_path: Path) -> None:
         verb(tmp_path / "a.npy", tmp_path / verb.__name__ / "z_{0}.npy", region="2:4")
         found = [np.load(tmp_path / verb.__name__ / f"z_{n}.npy") for n in range(2)]
         assert np.array_equal(found, ARRAY[2:4])
+
+
+@pytest.mark.parametrize(
+    "text", [None, "garbage", "{}", '{"zarr_format": 3, "node_type": "group"}']
+)
+def test_damaged_metadata_of_an_image_is_found(
+    text: str | None, source: Path, tmp_path: Path
+) -> None:
+    """`verify` of one target finds what `repair` finds, also if all blocks are right."""
+    image = tmp_path / "a.ome.zarr"
+    dask_io.resplit(source, image, chunks=5, spacing="1", unit="um")
+    document = image / "zarr.json"
+    document.unlink()
+    if text is not None:
+        document.write_text(text)
+
+    line = fail("verify", image, code=1)
+
+    assert "metadata that describes it is missing or invalid; repair it with" in line
+    dask_io.repair(image)
+    assert run("verify", image)
+
+
+def test_a_level_without_metadata_is_found(source: Path, tmp_path: Path) -> None:
+    """The group is intact, but is not taken for one without arrays or checksums."""
+    image = tmp_path / "a.ome.zarr"
+    dask_io.resplit(source, image, chunks=5, spacing="1", unit="um")
+    (image / "0" / "zarr.json").unlink()
+
+    assert "0: is not a Zarr array any more; repair it with" in fail("verify", image, code=1)
+    line = fail("info", image, code=1)
+    assert line.endswith(
+        f"{image}: the metadata of array 0 is missing or invalid; repair it with: dask-io repair "
+        f"{image}"
+    )
+    dask_io.repair(image)
+    assert run("verify", image)
+
+
+def test_one_of_several_arrays_without_metadata_is_found(source: Path, tmp_path: Path) -> None:
+    """`verify` of a group that several runs have filled includes arrays that readers miss."""
+    group = tmp_path / "g.zarr"
+    for name in "ab":
+        dask_io.resplit(source, f"{group}::/{name}", chunks=5)
+    (group / "b" / "zarr.json").unlink()
+
+    assert "b: is not a Zarr array any more; repair it with" in fail("verify", group, code=1)

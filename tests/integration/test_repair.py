@@ -337,7 +337,7 @@ def test_a_source_that_has_changed_or_gone_is_refused(tmp_path: Path) -> None:
     flip(place / "b_0_0.npy")
     before = snapshot(place)
     os.utime(tmp_path / "in" / "b_0_0.npy", ns=(1, 1))
-    assert "has changed since the run began; start again" in fail("repair", place, code=1)
+    assert "has changed since the run began; restore it" in fail("repair", place, code=1)
     (tmp_path / "in").rename(tmp_path / "moved")
     assert f"source: dask-io repair {place} SRC" in fail("repair", place, code=3)
     assert snapshot(place) == before
@@ -828,3 +828,34 @@ def test_a_file_that_was_deleted_is_missing(name: str, tmp_path: Path) -> None:
     run("repair", place)
     assert dask_io.verify(place)
     assert name.endswith(".h5") or place.read_bytes() == before
+
+
+def test_opening_damaged_blocks_that_dask_io_wrote_advises_repair(tmp_path: Path) -> None:
+    """Nobody is asked to write files by hand that the journal can restore."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    target = tmp_path / "out"
+    dask_io.split(tmp_path / "a.npy", target, chunks=5)
+    (target / "b_0_0.npy").unlink()
+
+    for command in (("info", target), ("verify", tmp_path / "a.npy", target)):
+        line = fail(*command, code=1)
+        assert f"b_0_0.npy is missing; repair it with: dask-io repair {target}" in line
+    shutil.rmtree(target / ".dask-io")
+    assert "copy or write the missing files" in fail("info", target, code=1)
+
+
+@pytest.mark.parametrize("target", ["out", "out.npy"])
+def test_repair_tells_how_to_restore_a_source_that_has_changed(target: str, tmp_path: Path) -> None:
+    """A new time of a file is enough, so copies must keep their times."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    dask_io.split(tmp_path / "a.npy", tmp_path / "in", chunks=5)
+    place = tmp_path / target
+    dask_io.resplit(tmp_path / "in", place, chunks=-1 if place.suffix else 4)
+    damaged = place if place.suffix else place / "b_0_0.npy"
+    damaged.write_bytes(b"")
+    os.utime(tmp_path / "in" / "b_3_2.npy", (0, 0))
+
+    line = fail("repair", place, code=1)
+
+    assert "has changed since the run began; restore it as it was, with the times of" in line
+    assert "(cp -p keeps them)" in line

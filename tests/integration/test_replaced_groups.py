@@ -156,7 +156,7 @@ def be_an_array(target: Path) -> str:
     shutil.move(target / "t", target.parent / "t")
     shutil.rmtree(target)
     shutil.move(target.parent / "t", target)
-    return "is an array, or damaged, not a group to overwrite"
+    return "is an array, but a group is to be written there; remove the array, or choose another"
 
 
 def be_a_file(target: Path) -> str:
@@ -175,7 +175,7 @@ def be_no_group(target: Path) -> str:
 def be_broken(target: Path) -> str:
     """Be what nobody understands."""
     (target / "zarr.json").write_text("{")
-    return "is an array, or damaged, not a group to overwrite"
+    return "has damaged metadata, so it is not known to be a group to overwrite; remove it"
 
 
 def begin_an_array(target: Path) -> str:
@@ -471,3 +471,15 @@ def test_a_group_that_is_gone_is_known_as_unfinished(tmp_path: Path) -> None:
     os.utime(chunk, ns=(found.st_atime_ns, found.st_mtime_ns))
     dask_io.resume(target)
     assert np.asarray(dask_io.open(f"{target}::/x")).tolist() == [1] * 4
+
+
+def test_an_array_in_the_place_of_a_group_is_refused_at_once(tmp_path: Path, save: Saving) -> None:
+    """`overwrite` is not advised, because it would be refused."""
+    source, target = save(tmp_path / "a.zarr"), tmp_path / "b.zarr"
+    np.save(tmp_path / "a.npy", np.arange(4))
+    dask_io.resplit(tmp_path / "a.npy", target, chunks=2)
+
+    for overwrite in (False, True):
+        with pytest.raises(UsageError, match=r"is an array, but .*; remove the array, or choose"):
+            dask_io.resplit(source, target, overwrite=overwrite, **PLAIN)
+    assert dask_io.verify(target)

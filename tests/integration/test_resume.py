@@ -13,8 +13,10 @@ import dask_io
 from dask_io import api
 from dask_io.errors import DataError, InterruptedRunError, StorageError
 from dask_io.jobs.job import Job, JointJob
-from tests.commands import invoke
+from dask_io.journal.journal import Journal
+from tests.commands import invoke, run
 
+LOST = ("a.npy", "b.npy")
 LIMITS: dict[str, Any] = {"memory": 2_000_000, "max_rate": "1GB"}
 
 
@@ -187,3 +189,67 @@ def test_parts_of_blocks_are_not_read_in_many_short_runs(tmp_path: Path, order: 
     assert done.blocks_skipped
     assert done.seeks.read <= n_planned
     np.testing.assert_array_equal(dask_io.open(tmp_path / "b")[:], array)
+
+
+@pytest.mark.parametrize("target", ["a.zarr", "image.ome.zarr"])
+def test_scratch_blocks_of_a_killed_run_are_no_target(
+    target: str, source: Path, tmp_path: Path
+) -> None:
+    """They are passed over in the folder of the target, or in the image that contains it."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    space: dict[str, Any] = {"spacing": "1", "unit": "um"} if target.startswith("image") else {}
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(source, folder / target, chunks=5, progress=stop, workers=1, **space)
+    inner = folder / target / "0" if space else folder / target
+    scratch = inner.with_name(f".{inner.name}.9zvr12sy.scratch")
+    scratch.mkdir()
+    Journal.begin(scratch / ".dask-io", b"{}", [], durable=False).close()
+
+    place = folder / target if space else folder
+    run("resume", place)
+
+    assert run("verify", place)
+    assert not scratch.exists()
+
+
+def test_a_problem_with_one_target_does_not_stop_the_others(source: Path, tmp_path: Path) -> None:
+    """Each problem is reported, and the exit code is that of the first."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in LOST:
+        dask_io.merge(source, folder / name)
+        (folder / name).unlink()
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(source, folder / "z.zarr", chunks=5, progress=stop, workers=1)
+
+    done = invoke("resume", folder)
+
+    assert done.exit_code == 1
+    assert all(f"{folder / name}: is missing; repair it" in done.stderr for name in LOST)
+    assert f"{folder / 'z.zarr'}: " in done.stdout
+    assert dask_io.verify(folder / "z.zarr")
+    with pytest.raises(DataError, match=r"a\.npy: is missing") as caught:
+        dask_io.resume(folder)
+    assert any("b.npy: is missing" in note for note in caught.value.__notes__)
+
+
+def test_a_run_that_fails_does_not_stop_the_others(source: Path, tmp_path: Path) -> None:
+    """An error of a run is passed on to the plan, and the next target is completed."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in ("a.zarr", "b.zarr"):
+        with pytest.raises(InterruptedRunError):
+            dask_io.resplit(source, folder / name, chunks=5, progress=stop, workers=1)
+    found = []
+
+    def execute(job: api.Job | api.SeriesJob | api.Complete) -> None:
+        found.append(job)
+        if len(found) == 1:
+            raise StorageError(str(folder), "disk full")
+        job.execute()
+
+    with pytest.raises(StorageError, match="disk full"):
+        list(api.run_each(api.plan_resumes(folder), execute))
+    assert len(found) == 2
+    assert dask_io.verify(folder / "b.zarr")

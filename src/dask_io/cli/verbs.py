@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from itertools import repeat
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import dask_io
 from dask_io.cli import options, reporting, sharing
 from dask_io.cli.group import Verbs, one_line, say, show, show_json
 from dask_io.cli.notices import remarks, say_first, show_progress, unit_of
-from dask_io.errors import DaskIOWarning
+from dask_io.errors import DaskIOError, DaskIOWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -330,11 +331,20 @@ def resume(dst: str, **given: Any) -> None:
 
     if given["quiet"]:
         warnings.simplefilter("ignore", DaskIOWarning)
-    results = [
-        _run_job(job, label="resume", given=given)
-        for job in api.plan_resumes(dst, **options.select(given))
-    ]
-    _show_results(results, dst, given)
+
+    def report(problem: DaskIOError) -> None:
+        say(f"dask-io: {problem}")
+
+    results: list[tuple[AnyJob, RunResult]] = []
+    jobs = api.plan_resumes(dst, on_problem=report, **options.select(given))
+    try:
+        for each in api.run_each(jobs, partial(_run_job, label="resume", given=given)):
+            results.append(each)  # noqa: PERF402 - the results before an error are shown, too
+    except DaskIOError:
+        if results and not given["as_json"]:
+            _show_results(results, dst, given, is_only=False)
+        raise
+    _show_results(results, dst, given, is_only=len(results) == 1)
     reporting.write_run_report(results)
 
 
@@ -396,7 +406,7 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
+    from dask_io.formats.places import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
@@ -442,7 +452,7 @@ def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: An
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
+    from dask_io.formats.places import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import Watch  # noqa: PLC0415  # loaded on use
 
@@ -674,7 +684,11 @@ def _run_job(job: AnyJob, *, label: str, given: dict[str, Any]) -> tuple[AnyJob,
 
 
 def _show_results(
-    finished: Sequence[tuple[AnyJob, RunResult]], dst: str, given: dict[str, Any]
+    finished: Sequence[tuple[AnyJob, RunResult]],
+    dst: str,
+    given: dict[str, Any],
+    *,
+    is_only: bool = True,
 ) -> None:
     """Print the results of jobs: one line for each of several, or one JSON object for all."""
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
@@ -687,7 +701,6 @@ def _show_results(
         show_json(found[0] if len(found) == 1 else {"targets": found})
     elif not given["quiet"]:
         complete = "is complete"
-        is_only = len(finished) == 1
         if all(job.plan is None for job, _ in finished):
             complete += "; there is nothing left to do (dask-io verify looks for damage)"
         for job, result in finished:

@@ -20,6 +20,7 @@ from dask_io.formats.opening import open_source
 from dask_io.storage.location import is_url
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import SCRATCH, SCRATCH_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,9 +83,7 @@ def run_spill(
 def remove_scratch(target: Target) -> None:
     """Remove scratch blocks that a killed run left next to a target that this run now owns."""
     folder, name = _scratch_place(target)
-    # The pattern of `mkdtemp`, so that the blocks of `out.v2` do not match `out`.
-    any_token = "[a-z0-9_]" * 8
-    for stale in folder.glob(f"{glob.escape(name)}{any_token}.scratch"):
+    for stale in folder.glob(f"{glob.escape(name)}{SCRATCH_TOKEN}{SCRATCH}"):
         # Only a folder can be ours; opening a pipe would wait for a writer.
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -107,7 +106,7 @@ def _scratch_folder(target: Target) -> Iterator[Path]:
     remove_scratch(target)
     above, name = _scratch_place(target)
     with storage_errors(above):
-        folder = Path(tempfile.mkdtemp(prefix=name, suffix=".scratch", dir=above))
+        folder = Path(tempfile.mkdtemp(prefix=name, suffix=SCRATCH, dir=above))
     try:
         yield folder
     finally:

@@ -61,6 +61,7 @@ def make_target(
     reserve: bool = True,
     options: TargetOptions = _DEFAULTS,
     metadata: Mapping[str, Any] = _NO_METADATA,
+    name: str = "",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Target:
     """Describe a target; nothing is touched until its `create`.
@@ -86,6 +87,8 @@ def make_target(
         Options for the format.
     metadata
         Metadata of the source, which the target keeps as far as it can.
+    name
+        Name of the source in its group, empty if it has none.
     storage_options
         Options to connect to an object store; see `locate`.
 
@@ -101,7 +104,7 @@ def make_target(
     if container is not None:
         order = find_row(container.name).fixed_order()
         layout = Layout.named(order, n_axes) if order else layout
-        array = NewArray(grid, dtype, layout, options, metadata)
+        array = NewArray(grid, dtype, layout, options, metadata, name)
         return container.make(
             root, inside, array, overwrite=overwrite, durability=durability, reserve=reserve
         )

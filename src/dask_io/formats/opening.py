@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dask_io.errors import DataError, MissingLibraryError, StorageError, UsageError
 from dask_io.formats.missing_chunks import refuse_files_as_one_block
 from dask_io.formats.places import (
+    advising_repair,
     has_field,
     has_wildcard,
     pattern_of,
@@ -114,7 +115,8 @@ def open_source(
         order,
         _checked_offset(offset),
     )
-    found = _open(place, format, given, strict=strict)
+    with advising_repair(place):
+        found = _open(place, format, given, strict=strict)
     return decoded(found) if isinstance(found, BlockFiles) else found
 
 

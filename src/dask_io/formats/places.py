@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -14,11 +14,14 @@ from dask_io.journal.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import target_of
+from dask_io.storage.own_names import is_scratch, target_of
 from dask_io.stores.block_names import BlockNames
 from dask_io.stores.container import INSIDE, split_place, stand_in_path
+from dask_io.stores.listing import COPY_MISSING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dask_io.storage.location import Location
 
 _ZARR = "zarr"
@@ -90,6 +93,12 @@ def split_target(place: Location, format: str | None) -> tuple[Location, str]:  
     return root, inside
 
 
+def name_in_group(place: Location) -> str:
+    """Return the name of an array in a group, empty if it is in none, or is only numbered."""
+    name = split_target(place, None)[1].rpartition("/")[2]
+    return name if name.isidentifier() else ""
+
+
 def refuse_inside(path: Location, inside: str) -> None:
     """Refuse a path inside a file or directory that is not a container.
 
@@ -133,8 +142,10 @@ def targets_in(path: Location) -> list[Location]:
     if not path.is_dir():
         return []
     with storage_errors(path):
-        # A file may not exist yet, although its journal next to it does.
-        names = {target_of(name) for name in medium_of(path).names(path)}
+        # A file may not exist yet, although its journal next to it does. The scratch blocks of a
+        # killed run are no target.
+        listed = medium_of(path).names(path)
+        names = {target_of(name) for name in listed if not is_scratch(name)}
     found = (_target_at(path / name) for name in sorted(names) if name)
     return [place for place in found if place is not None]
 
@@ -143,6 +154,23 @@ def _target_at(path: Location) -> Location | None:
     """Return the target with a journal at a path: itself, or the only level of an image there."""
     places = [path, path / _LEVEL] if path.suffix == f".{_ZARR}" else [path]
     return next((place for place in places if journal_at(place) is not None), None)
+
+
+def advise_repair(place: object) -> str:
+    """Return the advice for a damaged target."""
+    return f"repair it with: dask-io repair {quote(str(place))}"
+
+
+@contextmanager
+def advising_repair(place: Location) -> Iterator[None]:
+    """Add to a `DataError` the advice to repair the target, if Dask IO has written it."""
+    try:
+        yield
+    except DataError as error:
+        if error.advice not in {"", COPY_MISSING} or journal_at(place) is None:
+            raise
+        advice = advise_repair(place)
+        raise DataError(error.place, error.problems, advice, error.n_found) from error
 
 
 def refuse_unfinished(path: Location, *, named: Location | None = None) -> None:

@@ -21,6 +21,7 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.creating import check_places, chunks_by_pattern, make_target
+from dask_io.formats.places import name_in_group
 from dask_io.formats.registry import find_row
 from dask_io.formats.several_targets import check_apart
 from dask_io.geometry import Layout
@@ -167,6 +168,7 @@ def _describe_requested(
         reserve=not settings.consume,
         options=settings.target_options(shards),
         metadata=metadata,
+        name=name_in_group(locate(store.place, settings.storage_options)),
         storage_options=settings.storage_options,
     )
     given = settings.given_space

@@ -35,7 +35,7 @@ from dask_io.formats.reopening import read_back, remake_target
 from dask_io.hierarchy.container import UndividedTarget
 from dask_io.jobs.job import pace_of
 from dask_io.jobs.planning import plan_to
-from dask_io.jobs.record import JobRecord, find_missing, is_tree, refuse_lost
+from dask_io.jobs.record import START_AGAIN, JobRecord, find_missing, is_tree, refuse_lost
 from dask_io.jobs.resume import plan_recorded
 from dask_io.jobs.targets import plan_resumes
 from dask_io.jobs.tree_job import refuse_changed_tree
@@ -67,6 +67,10 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
+_RESTORE = (
+    "restore it as it was, with the times of its files (cp -p keeps them), or rewrite the target "
+    "with --overwrite; the journal does not record which file differs"
+)
 # The folder of a repair in progress, and the name of a target of several files in it.
 _FOLDER, _NEW = "repair", "target"
 _METADATA, _ALL = "metadata", "all of it"
@@ -325,10 +329,8 @@ class _ArrayRepair:
                 found_at = f"give the new path of the source: dask-io repair {name} SRC"
                 reason = "no such file or directory"
                 raise StorageError(str(where), reason, found_at) from error
-            if isinstance(error, StorageError) or error.advice:
+            with _advising_to_restore():
                 raise
-            restore = "restore it as it was, with its times, or rewrite the target with --overwrite"
-            raise DataError(error.place, error.problems, restore) from error
 
     def _recorded_source(self) -> Location:
         """Return the place of the source when the target was written."""
@@ -543,7 +545,8 @@ def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) 
             return found
         with _scratch(place, journal) as folder:
             new = Path(str(folder), place.name)
-            series = plan_tree_again(journal, new, options.settings)
+            with _advising_to_restore():
+                series = plan_tree_again(journal, new, options.settings)
             target = series.named_output.target
             assert isinstance(target, UndividedTarget), "a file is written as a whole"
             target.refuse_loss(place)
@@ -626,6 +629,17 @@ def _scratch(place: Location, journal: Location) -> Iterator[Location]:
         # If this fails, the next repair removes the folder.
         with suppress(StorageError):
             medium_of(journal).remove_tree(folder)
+
+
+@contextmanager
+def _advising_to_restore() -> Iterator[None]:
+    """Advise to restore a source that has changed; a complete target is not resumed."""
+    try:
+        yield
+    except DataError as error:
+        if error.advice not in {"", START_AGAIN}:
+            raise
+        raise DataError(error.place, error.problems, _RESTORE) from error
 
 
 @contextmanager

@@ -15,12 +15,11 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.formats.places import is_absent, journal_at, targets_in
+from dask_io.formats.places import advise_repair, advising_repair, is_absent, journal_at
 from dask_io.formats.reopening import remake_target, reopen_source
 from dask_io.jobs.job import Complete, Job, check_room
 from dask_io.jobs.planning import plan_rest
 from dask_io.jobs.record import JobRecord, find_members, refuse_changed
-from dask_io.jobs.verify import advise_repair, advising_repair
 from dask_io.journal.journal import is_sealed, refuse_locked
 from dask_io.journal.ledger import Ledger
 from dask_io.journal.logs import logs_of
@@ -28,17 +27,25 @@ from dask_io.journal.part_journals import remove_parts
 from dask_io.storage.location import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dask_io.engine.identity import Identity
     from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
 
 
-def plan_array_resumes(place: Location, settings: Settings) -> Iterator[Job | Complete]:
-    """Plan how to resume targets one by one; each job must run before the next is planned."""
-    for target, record in _find_resumable(place).items():
-        yield plan_recorded(target, record, settings)
+def plan_array_resumes(
+    place: Location, targets: Iterable[Location], settings: Settings
+) -> Iterator[Iterator[Job | Complete]]:
+    """Plan how to complete the jobs that wrote targets at a path, each target by target.
+
+    A planned target must be written before the next is planned.
+    """
+    jobs: dict[object, dict[Location, JobRecord]] = {}
+    for target, record in _find_resumable(place, targets).items():
+        jobs.setdefault(record.job_id or target, {})[target] = record
+    for members in jobs.values():
+        yield (plan_recorded(target, record, settings) for target, record in members.items())
 
 
 def plan_recorded(place: Location, record: JobRecord, settings: Settings) -> Job | Complete:
@@ -67,8 +74,8 @@ def make_complete(place: Location, settings: Settings, n_blocks: int = 0) -> Com
     )
 
 
-def _find_resumable(place: Location) -> dict[Location, JobRecord]:
-    """Return the targets at a path, and all other targets of the jobs that wrote them.
+def _find_resumable(place: Location, targets: Iterable[Location]) -> dict[Location, JobRecord]:
+    """Return targets at a path, and all other targets of the jobs that wrote them.
 
     Raises
     ------
@@ -77,7 +84,7 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     UsageError
         If nothing there has a journal.
     """
-    found = find_members(targets_in(place))
+    found = find_members(targets)
     if found:
         return found
     name = str(place)

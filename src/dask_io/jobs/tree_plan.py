@@ -114,8 +114,7 @@ def plan_found(
     place = locate(target, settings.storage_options)
     if find_row(kind.name).is_one_file and not isinstance(place, Path):
         raise UsageError(_not_local(place, kind))
-    may_choose_version = kind.tree_versions and tree.format not in kind.native_formats
-    for_all = replace(settings, format_version=None) if may_choose_version else settings
+    for_all = replace(settings, format_version=None) if kind.tree_versions else settings
     for_all.refuse_for_several_arrays(name_one(tree))
     tree, resolved = _cut(tree, settings)
     by_array, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)

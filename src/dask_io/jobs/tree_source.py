@@ -10,13 +10,21 @@ import numpy as np
 
 from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError, DataError, UsageError
-from dask_io.formats.places import refuse_unfinished
+from dask_io.formats.places import (
+    advise_repair,
+    advising_repair,
+    journal_at,
+    refuse_unfinished,
+    targets_in,
+)
 from dask_io.formats.registry import find_container_row, tree_rows
 from dask_io.geometry.chunks import parse_chunks
 from dask_io.geometry.named import chunks_by_name, is_coordinate
 from dask_io.jobs.verify import compare_files
+from dask_io.journal.journal import is_sealed
 from dask_io.storage.location import is_taken, is_url, locate
 from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.cf_attributes import FILL_VALUE
 from dask_io.stores.container import INSIDE, split_place
 from dask_io.stores.views import SourceView
 
@@ -62,9 +70,26 @@ def find_tree(
         return None
     refuse_unfinished(root)
     tree = container.read_tree(root, each=each)
+    if is_group and not tree.arrays:
+        _refuse_lost_arrays(root)
     if not is_group and not tree.sources:
         return None
     return None if tree.main is not None and not (each and tree.has_others) else tree
+
+
+def _refuse_lost_arrays(group: Location) -> None:
+    """Refuse a group in which the metadata of all arrays that Dask IO has written is gone.
+
+    Raises
+    ------
+    DataError
+        If there is such an array.
+    """
+    for place in targets_in(group):
+        journal = journal_at(place)
+        if place != group and journal is not None and is_sealed(journal):
+            problem = f"the metadata of array {place.name} is missing or invalid"
+            raise DataError(str(group), [problem], advise_repair(group))
 
 
 def find_group(place: Location) -> TreeContainer | None:
@@ -216,7 +241,8 @@ def verify_trees(
 ) -> Verification:
     """Compare the arrays of two groups or files by name.
 
-    Unsupported arrays of two groups are equal if their files are.
+    Unsupported arrays of two groups are equal if their files are, or else their values and
+    attributes.
 
     Raises
     ------
@@ -239,12 +265,50 @@ def verify_trees(
         if name in plans:
             compared = plans[name].run(a[name], b[name], on_progress)
             found = found.followed_by(compared, f"{other.place}{INSIDE}/{name}")
-        elif one.format == other.format and one.root.is_dir():
-            compare_files(one.root / name, other.root / name)
-        elif not _is_same(one.content.read(name), other.content.read(name)):
-            problem = f"array {name} differs from that of {one.place}"
-            raise DataError(other.place, [problem])
+        else:
+            _compare_verbatim(one, other, name)
     return found
+
+
+def _compare_verbatim(one: Tree, other: Tree, name: str) -> None:
+    """Compare arrays of which at least one can only be copied verbatim.
+
+    Raises
+    ------
+    DataError
+        If they differ, or only one of them cannot be read.
+    """
+    unlike: DataError | None = None
+    if one.format == other.format and one.root.is_dir():
+        try:
+            compare_files(one.root / name, other.root / name)
+        except DataError as error:
+            # The same values may be stored in another version of the format, or another codec.
+            unlike = error
+        else:
+            return
+    try:
+        is_same = _is_same(one.content.read(name), other.content.read(name))
+    except (DataError, UsageError):
+        for tree, each in ((one, other.sources), (other, one.sources)):
+            if name in each:
+                with advising_repair(tree.root):
+                    at = f"{tree.place}{INSIDE}/{name}"
+                    raise DataError(at, [tree.arrays[name].verbatim]) from None
+        if unlike is None:
+            raise
+        raise unlike from None
+    if is_same and unlike is not None:
+        is_same = _attributes_of(one, name) == _attributes_of(other, name)
+    if not is_same:
+        problem = f"array {name} differs from that of {one.place}"
+        raise DataError(other.place, [problem])
+
+
+def _attributes_of(tree: Tree, name: str) -> str:
+    """Return the attributes of an array as text, in which NaN equals NaN."""
+    attributes = tree.arrays[name].attributes.items()
+    return repr(sorted((key, each) for key, each in attributes if key != FILL_VALUE))
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from shlex import quote
@@ -14,8 +13,15 @@ from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.formats.changed import refuse_other_array
-from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
-from dask_io.formats.reopening import read_back
+from dask_io.formats.places import (
+    advise_repair,
+    advising_repair,
+    holder_of,
+    is_absent,
+    journal_at,
+    refuse_unfinished,
+)
+from dask_io.formats.reopening import read_back, remake_target
 from dask_io.jobs.record import JobRecord, is_tree
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.journal.journal import ArrayLines
@@ -24,10 +30,10 @@ from dask_io.storage.files import medium_of, pieces_of
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability
 from dask_io.stores.container import INSIDE, split_place
-from dask_io.stores.listing import COPY_MISSING
+from dask_io.stores.store import Repairable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
     import numpy as np
@@ -168,6 +174,9 @@ def _verify_all(
         described = JobRecord.read(journal).target
         refuse_other_array(described, place)
         written = read_back(described, at=place)
+        target = remake_target(described, at=place, durability=Durability.FSYNC, reserve=True)
+        if isinstance(target, Repairable) and not target.is_described():
+            raise DataError(str(place), ["the metadata that describes it is missing or invalid"])
         written.tally.pace = pace
         return _verify_written(written, journal, memory, workers, on_progress=on_progress)
     record = TreeRecord.read(journal)
@@ -262,21 +271,6 @@ def reopen_group(
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         problem = f"its journal does not describe a group: {error}"
         raise DataError(str(place), [problem], "start again with --overwrite") from error
-
-
-def advise_repair(place: object) -> str:
-    """Return the advice for a damaged target."""
-    return f"repair it with: dask-io repair {quote(str(place))}"
-
-
-@contextmanager
-def advising_repair(place: Location) -> Iterator[None]:
-    """Add to a `DataError` the advice to repair the target."""
-    try:
-        yield
-    except DataError as error:
-        advice = advise_repair(place) if error.advice in {"", COPY_MISSING} else error.advice
-        raise DataError(error.place, error.problems, advice) from error
 
 
 def check_copies(place: Location, record: TreeRecord) -> None:

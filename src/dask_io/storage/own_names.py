@@ -14,6 +14,12 @@ LOCK = "lock"
 """Name of the lock in a journal's directory."""
 PARTS = "parts"
 """Name of the directory with the journals of parts, in a journal's directory."""
+SCRATCH = ".scratch"
+"""Suffix of a folder with scratch blocks, after eight random characters."""
+# The pattern of `mkdtemp`, so that the blocks of `out.v2` do not match `out`.
+SCRATCH_TOKEN = "[a-z0-9_]" * 8
+"""Matches the random characters in the name of a scratch folder."""
+_SCRATCH = re.compile(rf"\..+\.{SCRATCH_TOKEN}{re.escape(SCRATCH)}", re.DOTALL)
 _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?P<mark>\.~[0-9a-f]{12})?\.part", re.DOTALL)
 
 
@@ -64,6 +70,17 @@ def whole_name(name: str) -> str:
     """
     found = _TEMPORARY.fullmatch(name)
     return found["name"] if found else name
+
+
+def is_scratch(name: str) -> bool:
+    """Tell whether a name is that of a folder with scratch blocks.
+
+    Examples
+    --------
+    >>> [is_scratch(name) for name in (".out.npy.9zvr12sy.scratch", "out.scratch", ".out")]
+    [True, False, False]
+    """
+    return _SCRATCH.fullmatch(name) is not None
 
 
 def is_temporary(name: str) -> bool:

@@ -83,7 +83,8 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 class NewArray:
     """The array to store in a target, and the user's options for the target.
 
-    `metadata` is the source's metadata. A target keeps as much of it as it can.
+    `metadata` is the source's metadata. A target keeps as much of it as it can. `name` is the name
+    that the source has in its group, empty if it has none.
     """
 
     grid: Grid
@@ -91,6 +92,7 @@ class NewArray:
     layout: Layout
     options: TargetOptions
     metadata: Mapping[str, Any]
+    name: str = ""
 
     @property
     def fill_value(self) -> Any:

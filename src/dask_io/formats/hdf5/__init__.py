@@ -74,7 +74,7 @@ class Hdf5Format:
         """
         # A dataset of a source based on HDF5 keeps its name.
         original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
-        named = inside or (original.inside if original else DEFAULT_NAME)
+        named = inside or (original.inside if original else wanted.name or DEFAULT_NAME)
         return Hdf5Target(
             on_disk(path, self.name),
             named,

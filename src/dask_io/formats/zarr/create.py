@@ -82,10 +82,16 @@ def _with_missing_value(wanted: NewArray, version: int) -> NewArray:
 
     A source that is itself Zarr is left as it is.
     """
+    return wanted if "zarr_format" in wanted.metadata else with_missing_value(wanted, version)
+
+
+def with_missing_value(wanted: NewArray, version: int) -> NewArray:
+    """Store the missing-data value of any source where xarray expects it in this Zarr version."""
     metadata = wanted.metadata
-    missing = None if "zarr_format" in metadata else missing_value_of(metadata, wanted.dtype)
-    if missing is None and "netcdf" in metadata and version != _NEWEST:
-        # NetCDF has a default fill value. In Zarr 2 it would wrongly mark missing data.
+    missing = missing_value_of(metadata, wanted.dtype)
+    is_default = missing is None and bool({"netcdf", "zarr_format"} & metadata.keys())
+    if is_default and version != _NEWEST:
+        # NetCDF and Zarr 3 have default fill values. In Zarr 2 they would mark missing data.
         return replace(wanted, metadata={**metadata, "fill_value": None})
     if missing is None:
         return wanted

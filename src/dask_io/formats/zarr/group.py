@@ -28,6 +28,7 @@ from dask_io.journal.journal import read_field
 from dask_io.storage.files import medium_of
 from dask_io.storage.os_errors import SPECIAL
 from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.json_documents import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -117,6 +118,16 @@ def is_group_at(root: Location) -> bool:
     """Tell whether a directory is a group with valid metadata."""
     with suppress(ValueError, DataError):
         return is_group(read_documents(root))
+    return False
+
+
+def is_array_at(root: Location) -> bool:
+    """Tell whether a directory has the metadata of an array."""
+    with suppress(ValueError, DataError):
+        documents = read_documents(root)
+        if V3 in documents:
+            return parse_json(documents[V3]).get("node_type") == "array"
+        return V2 in documents
     return False
 
 

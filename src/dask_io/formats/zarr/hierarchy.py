@@ -149,7 +149,10 @@ def find_parts(root: Location, recorded: Hierarchy, *, unfinished: bool) -> Part
     found = _documented(root, files)
     shown = str(root)
     if ROOT in found.arrays:
-        raise UsageError(f"{shown} is an array, or damaged, not a group to overwrite")
+        raise UsageError(
+            f"{shown} has damaged metadata, so it is not known to be a group to overwrite; remove "
+            "it, or choose another target"
+        )
     names = recorded | found
     chunks = {} if unfinished else {name: _chunk_names(root / name) for name in found.arrays}
     foreign = [file for file in files if not names.has(file, chunks)]

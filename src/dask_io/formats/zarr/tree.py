@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_io.errors import DataError, UsageError
 from dask_io.formats.opening import open_source
-from dask_io.formats.zarr.create import choose_codecs
+from dask_io.formats.zarr.create import choose_codecs, with_missing_value
 from dask_io.formats.zarr.documents import (
     V2,
     V2_ATTRIBUTES,
@@ -165,15 +165,19 @@ def write_tree(
         if codec is not None:
             # Checked once, so that no single array is blamed.
             choose_codecs(codec)
-    content = tree.content
-    is_own = isinstance(content, GroupContent)
-    if isinstance(content, GroupContent):
-        group = content.group.only(tree.groups) if tree.selected else content.group
-    else:
-        group = _make_group(tree, version)
+    own = _own_group(tree, version)
+    if own is None and tree.levels:
+        raise UsageError(
+            f"OME-Zarr has other metadata in version {version} of Zarr, so an image keeps its "
+            "version; leave out --format-version, or make a new image of one of its arrays"
+        )
+    group = _make_group(tree, version) if own is None else own
     if group.version < _NEWEST and any(each.options.shards for each in wanted.values()):
-        otherwise = "" if is_own else ", or ask for version 3"
+        otherwise = "" if tree.levels else ", or give --format-version 3"
         raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
+    if own is None and isinstance(tree.content, GroupContent):
+        # Xarray reads what marks missing data from other places in another version.
+        wanted = {name: with_missing_value(each, group.version) for name, each in wanted.items()}
     check_images(group)
     return GroupTarget(
         root,
@@ -185,8 +189,16 @@ def write_tree(
             name: _make_array(root / name, name, each, durability) for name, each in wanted.items()
         },
         copies=_find_files(tree, group, [name for name in tree.arrays if name not in wanted]),
-        not_kept=() if is_own else tree.format_specific,
+        not_kept=tree.format_specific if own is None else (),
     )
+
+
+def _own_group(tree: Tree, version: int | None) -> Group | None:
+    """Return the group that a tree was read from, None if it cannot be kept as it is."""
+    content = tree.content
+    if not isinstance(content, GroupContent) or version not in {None, content.group.version}:
+        return None
+    return content.group.only(tree.groups) if tree.selected else content.group
 
 
 def _make_array(place: Location, name: str, wanted: NewArray, durability: Durability) -> Target:
@@ -216,7 +228,7 @@ def _find_files(
     tree: Tree, group: Group, names: Iterable[str]
 ) -> dict[str, Location | Mapping[str, bytes]]:
     """Return the files of arrays that are copied verbatim: where they are, or their content."""
-    is_own = isinstance(tree.content, GroupContent)
+    is_own = _own_group(tree, group.version) is not None
     return {
         name: tree.root / name
         if is_own and not tree.bounds.keys() & {*tree.arrays[name].dimensions}

@@ -24,7 +24,7 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
-from dask_io.formats.zarr.group import is_described, read_group, refuse_special
+from dask_io.formats.zarr.group import is_array_at, is_described, read_group, refuse_special
 from dask_io.formats.zarr.hierarchy import Hierarchy, find_left, find_parts
 from dask_io.formats.zarr.ome import check_images, image_groups
 from dask_io.formats.zarr.place import METADATA, Place
@@ -116,6 +116,7 @@ class GroupTarget:
         with storage_errors(root):
             if not is_taken(root) or (root.is_dir() and not self._medium.names(root)):
                 return None
+            _refuse_array(root)
             unfinished = is_unfinished(journal)
             if not self._overwrite:
                 if unfinished:
@@ -384,3 +385,18 @@ def _metadata_last(file: str) -> tuple[bool, bool, str]:
 
 def _innermost_first(path: str) -> tuple[int, str]:
     return -path.count("/") - bool(path), path
+
+
+def _refuse_array(root: Location) -> None:
+    """Refuse a place where a single array is, which a group does not replace.
+
+    Raises
+    ------
+    UsageError
+        If there is one.
+    """
+    if is_array_at(root):
+        raise UsageError(
+            f"{root} is an array, but a group is to be written there; remove the array, or choose "
+            "another target"
+        )
