@@ -13,8 +13,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.measuring import FailedError
-from benchmarks.experiments.plot import Panel, draw
 from benchmarks.experiments.setting import processor
+from benchmarks.peers.bars import Bar, Bars, draw
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -285,7 +285,9 @@ def pages(document: dict[str, Any]) -> dict[str, str]:
 
 {verdict(document)}
 
-![The time of each peer in each workload, as a multiple of the time of Dask IO](peers.svg)
+![Bars: the time of each tool, as a multiple of the time of Dask IO](peers.svg)
+
+Each bar is the time of a tool, divided by the time of Dask IO.
 
 ## All contestants
 
@@ -295,28 +297,21 @@ def pages(document: dict[str, Any]) -> dict[str, str]:
 
 
 def plot(document: dict[str, Any]) -> str:
-    """Draw the time of every contestant, as a multiple of ours, by workload."""
-    budgets = list(dict.fromkeys(row["budget"] for row in document["rows"]))
+    """Draw the time of every contestant as a multiple of ours, quickest first."""
     panels = []
-    for budget in budgets:
-        rows = [row for row in document["rows"] if row["budget"] == budget]
-        series: dict[str, list[tuple[float, float]]] = {}
-        for number, row in enumerate(rows):
-            ours = row["results"].get("ours")
-            for name, each in row["results"].items():
-                if ours and name not in {*_YARDSTICKS, *row["failures"]}:
-                    ratio = each["seconds"] / ours["seconds"]
-                    series.setdefault(_plain(name), []).append((number, ratio))
-        names = [row["workload"].replace("zarr-", "") for row in rows]
-        panels.append(
-            Panel(
-                f"Time, as a multiple of ours, in {budget}",
-                series,
-                names=names,
-                lines=False,
-                notes={"goal": GOAL},
-            )
-        )
+    for row in document["rows"]:
+        ours = row["results"].get("ours")
+        found = {
+            name: each
+            for name, each in row["results"].items()
+            if ours and name not in {*_YARDSTICKS, *row["failures"]}
+        }
+        quickest = sorted(found.items(), key=lambda item: item[1]["seconds"])
+        bars = [
+            Bar(_plain(name), each["seconds"] / ours["seconds"], each["kept"], name == "ours")
+            for name, each in quickest
+        ]
+        panels.append(Bars(f"{_plain(row['title'])}, {row['budget']}", bars))
     return draw(panels)
 
 

@@ -82,8 +82,8 @@ WORKLOADS = {
     for workload in (
         Workload("blocks", "1000 `.npy` files to 343", "npy", _BLOCKS),
         _zarr("zarr", "Zarr, 1000 chunks to 343", codec="none"),
-        _zarr("zarr-zstd", "the same with Zstandard", codec="zstd"),
-        _zarr("zarr-blosc", "the same with Blosc (LZ4)", codec="blosc"),
+        _zarr("zarr-zstd", "Zarr, 1000 chunks to 343, Zstandard", codec="zstd"),
+        _zarr("zarr-blosc", "Zarr, 1000 chunks to 343, Blosc (LZ4)", codec="blosc"),
         _zarr(
             "zarr-small",
             "Zarr, chunks of 64³ bytes to 100³",
@@ -118,7 +118,9 @@ WORKLOADS = {
             after=(1, 7, 7),
         ),
         Workload("hdf5", "HDF5, 1000 chunks to 343", "hdf5", _HDF5),
-        Workload("hdf5-gzip", "the same with shuffle and gzip", "hdf5", _HDF5, codec="gzip"),
+        Workload(
+            "hdf5-gzip", "HDF5, 1000 chunks to 343, shuffle and gzip", "hdf5", _HDF5, codec="gzip"
+        ),
         Workload(
             "nifti",
             "one `.nii` to Zarr",
