@@ -93,7 +93,11 @@ def say_reshaped(before: Sequence[int], after: Sequence[int], names: Sequence[ob
 def _differences(described: Mapping[str, Any], place: Location, found: Source) -> Iterator[str]:
     """Yield what makes an array another one than was described when it was written."""
     since, after = "since it was written", found.grid.shape
-    before = tuple(described.get("shape", after))
+    shape = described.get("shape")
+    # An invalid description is reported when the target is made from it again.
+    before = after
+    if isinstance(shape, list) and all(type(length) is int for length in shape):
+        before = tuple(shape)
     if before != after:
         yield say_reshaped(before, after, found.metadata.get("dimension_names") or ())
     with suppress(DataError):

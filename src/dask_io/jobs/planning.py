@@ -16,6 +16,7 @@ from dask_io.engine.preflight import scratch_space
 from dask_io.engine.problem import converted, make_problem, side_in_pieces, side_of
 from dask_io.engine.staging import coding_bytes, has_large_blocks, slab_for, staging_for
 from dask_io.errors import (
+    BudgetTooSmallError,
     DataError,
     SpacingWarning,
     UsageError,
@@ -278,7 +279,15 @@ def plan_rest(
     if ledger.parts:
         # Copying whole blocks cannot complete a block that is written in part.
         planned = planned._replace(to_copy=None)
-    job = _plan_move(store, planned, settings, is_begun=True, has_scratch=not is_consumed)
+    move = partial(_plan_move, store, planned, settings, is_begun=True)
+    # Scratch blocks hold the whole source, so they are not worth it if little is missing.
+    is_little = settings.strategy == "auto" and ledger.size * 2 >= target.grid.size
+    try:
+        job = move(has_scratch=not (is_consumed or is_little))
+    except BudgetTooSmallError:
+        if is_consumed or not is_little:
+            raise
+        job = move()
     # Write cells must not cross the boundary of data that is already written.
     return replace(job, plan=job.plan.flushed_at(ledger.cuts))
 
