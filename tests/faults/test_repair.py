@@ -20,7 +20,7 @@ import pytest
 
 import dask_io
 from dask_io.errors import StorageError
-from dask_io.jobs.planning import plan_to
+from dask_io.jobs.planning import plan_rest
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 from tests.faults.test_every_call import every_fault
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dask_io.jobs.settings import Settings
+    from dask_io.journal.ledger import Ledger
     from dask_io.stores.store import Source, Target
 
 ARRAY = np.arange(1, 21, dtype="<i2").reshape(5, 4)
@@ -61,10 +62,13 @@ CASES = [
 def quick_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as fast as possible: it is done hundreds of times."""
 
-    def plan_naively(source: Source, target: Target, settings: Settings) -> dask_io.Job:
-        return plan_to(source, target, replace(settings, strategy="naive", device="ssd"))
+    def plan_naively(
+        source: Source, target: Target, ledger: Ledger, settings: Settings
+    ) -> dask_io.Job:
+        quick = replace(settings, strategy="naive", device="ssd")
+        return plan_rest(source, target, ledger, quick)
 
-    monkeypatch.setattr("dask_io.jobs.repair.plan_to", plan_naively)
+    monkeypatch.setattr("dask_io.jobs.repair.plan_rest", plan_naively)
 
 
 def make(folder: Path, case: Case) -> tuple[Callable[[], dask_io.Repair], dict[str, bytes]]:

@@ -859,3 +859,22 @@ def test_repair_tells_how_to_restore_a_source_that_has_changed(target: str, tmp_
 
     assert "has changed since the run began; restore it as it was, with the times of" in line
     assert "(cp -p keeps them)" in line
+
+
+def test_little_damage_is_repaired_without_scratch_files(tmp_path: Path) -> None:
+    """With a budget for which the first run used scratch files, only what is damaged is written."""
+    array = np.random.default_rng(0).integers(0, 4000, (64, 256, 256), dtype="u2")
+    np.save(tmp_path / "x.npy", array)
+    dask_io.split(tmp_path / "x.npy", tmp_path / "x", chunks=(1, 256, 256))
+    options: Any = {"chunks": (8, 32, 32), "shards": (32, 128, 128), "memory": "5MiB"}
+    first = dask_io.resplit(
+        tmp_path / "x", tmp_path / "y.zarr", codec="zstd", strategy="spill", **options
+    )
+    assert first.n_bytes_scratch
+    (tmp_path / "y.zarr/c/0/0/0").unlink()
+
+    repaired = dask_io.repair(tmp_path / "y.zarr", memory="5MiB")
+
+    assert repaired.n_damaged == 1
+    assert not repaired.result.n_bytes_scratch
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "y.zarr")[:], array)

@@ -34,7 +34,7 @@ from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfi
 from dask_io.formats.reopening import read_back, remake_target
 from dask_io.hierarchy.container import UndividedTarget
 from dask_io.jobs.job import pace_of
-from dask_io.jobs.planning import plan_to
+from dask_io.jobs.planning import plan_rest
 from dask_io.jobs.record import START_AGAIN, JobRecord, find_missing, is_tree, refuse_lost
 from dask_io.jobs.resume import plan_recorded
 from dask_io.jobs.targets import plan_resumes
@@ -355,7 +355,7 @@ class _ArrayRepair:
             ledger = Ledger(new.grid, () if blocks is None else read_lines(journal))
             for index in blocks or ():
                 ledger.drop(index)
-            job = plan_to(source, new, options.settings)
+            job = plan_rest(source, new, ledger, options.settings)
             new.create()
             result = job.carry_out(Outlet(new, ledger=ledger), options.on_progress)
             expected = cells_of(journal, new.grid)

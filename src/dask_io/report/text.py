@@ -241,7 +241,8 @@ def repair_text(repair: Repaired) -> str:
         return f"nothing to repair: {blocks} checked, none damaged"
     result = repair.result
     if result.verified:
-        size, time = format_bytes(result.n_bytes_written), format_seconds(result.seconds)
+        size = format_bytes(result.n_bytes_written - result.n_bytes_scratch)
+        time = format_seconds(result.seconds)
         written = count(result.blocks_written, "block")
         head = f"rewrote {written}, {size}, in {time}; these were damaged or changed:"
     else:
