@@ -274,7 +274,7 @@ def plan_shared(
         raise UsageError("several targets cannot be written in parts; write them one by one")
     if processes is not None:
         refuse_memory(request.places)
-    settings = Settings.of(**options)
+    settings = replace(Settings.of(**options), in_parts=True)
     # A part is one of a single array.
     plan = partial(request.plan, alone=part is not None)
     return share_job(plan, settings, processes=processes, part=part, command=command)
@@ -313,7 +313,7 @@ def plan_parts(
     UsageError
         If the target can only be written by one process.
     """
-    settings = Settings.of(**options)
+    settings = replace(Settings.of(**options), in_parts=True)
     job = one_array(plan_any(source, target, chunks, settings))
     return divide_job(job, settings, count=parts, workers=n_workers)
 

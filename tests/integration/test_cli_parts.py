@@ -250,3 +250,16 @@ def test_finish_refuses_other_targets(source: Path, tmp_path: Path) -> None:
     run("resplit", source, tmp_path / "out", "--chunks", "5,7")
     assert "has not been written in parts" in fail("finish", tmp_path / "out", code=2)
     assert invoke("finish", tmp_path / "missing").exit_code == 3
+
+
+def test_a_shared_run_plans_no_scratch_files(tmp_path: Path) -> None:
+    """Parts have none, so what is said before the run does not count on them."""
+    place = tmp_path / "maps.zarr"
+    zarr.create_array(place, shape=(200, 128, 128), chunks=(1, 128, 128), dtype="f4")
+    command = ("resplit", place, tmp_path / "a.zarr", "--chunks", "200,16,16", "--dry-run")
+    strategies = [
+        json.loads(run(*command, "--codec", "zstd", "--json", *options))["strategy"]
+        for options in (("--memory", "4MiB"), ("--memory", "8MiB", "--processes", "2"))
+    ]
+    assert strategies[0] == "spill"
+    assert strategies[1] != "spill"

@@ -153,6 +153,7 @@ def on_cluster(
         workers = find_workers(found, places[:1], places[1:], resources=resources)
         smallest = workers.smallest
         threads = settings.workers or smallest.threads // smallest.n_slots(workers.resources) + 1
-        each = replace(settings, memory=workers.choose_memory(memory), workers=threads)
+        memory = workers.choose_memory(memory)
+        each = replace(settings, memory=memory, workers=threads, in_parts=True)
         parted = divide(plan_job(each), each, workers=workers.n_slots)
         yield ClusterJob(parted, found, workers, label, settings.workers)

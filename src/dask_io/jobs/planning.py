@@ -335,7 +335,8 @@ def _plan_move(
         apart=disks.apart,
     )
     whole = pose(planned.side)
-    has_scratch = has_scratch and (disks.scratch is None or whole.n_bytes <= disks.scratch)
+    has_room = disks.scratch is None or whole.n_bytes <= disks.scratch
+    has_scratch = has_scratch and has_room and not settings.in_parts
     plan = _choose_plan(
         settings.strategy,
         whole,

@@ -240,6 +240,8 @@ class Settings:
     sidecar: bool = True
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     source: str | None = None
+    in_parts: bool = False
+    """Whether several processes write parts of the target, which have no scratch files."""
 
     def __post_init__(self) -> None:
         _ = self.given_space
