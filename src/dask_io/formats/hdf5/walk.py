@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 # More than any sane file holds.
-_MOST_OBJECTS = 10_000
+_MOST_OBJECTS = 100_000
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
 
 # More than any reasonable group has. The limit stops a walk through unrelated directories.
-_MOST_ARRAYS = 10_000
+_MOST_ARRAYS = 100_000
 DEEPEST = 100
 DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
 
