@@ -396,3 +396,17 @@ def test_many_slices_of_other_programs(tmp_path: Path) -> None:
     assert dask_io.info(tmp_path / "s").shape == (70, 4, 5)
     dask_io.merge(tmp_path / "s", tmp_path / "whole.npy")
     assert np.array_equal(np.load(tmp_path / "whole.npy")[:, 0, 0], range(70))
+
+
+def test_volumes_are_advised_to_have_time_last(tmp_path: Path) -> None:
+    """The pattern that the message suggests gives an array of x, y, z and time."""
+    values = np.arange(3 * 4 * 5 * 6, dtype="<i2").reshape(3, 4, 5, 6)
+    for t in range(6):
+        nib.Nifti1Image(values[..., t], np.eye(4)).to_filename(tmp_path / f"v_{t}.nii")
+
+    with pytest.raises(DataError) as caught:
+        dask_io.info(tmp_path)
+
+    advised, other = tmp_path / "v_{3:slice}.nii", tmp_path / "v_{0:slice}.nii"
+    assert f"give '{advised}', or '{other}' to number from axis 0" in str(caught.value)
+    assert np.array_equal(dask_io.open(advised), values)
