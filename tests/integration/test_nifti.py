@@ -321,3 +321,92 @@ def test_files_of_other_programs_come_back_bit_identical(name: str, tmp_path: Pa
     dask_io.merge(tmp_path / "b", tmp_path / "y.nii")
     expected = gzip.decompress(content) if name.endswith(".gz") else content
     assert (tmp_path / "y.nii").read_bytes() == expected
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_volumes_of_a_series_keep_their_place_and_time(code: int, tmp_path: Path) -> None:
+    """Files of one time point each have the series' sform, its codes, and their own toffset."""
+    image = nib.Nifti1Image(np.arange(4 * 5 * 6 * 8, dtype="<i2").reshape(4, 5, 6, 8), None)
+    affine = np.array([[2, 0, 0, -20], [0, 2, 0.5, -22], [0, 0, 2.5, -10], [0, 0, 0, 1.0]])
+    image.header.set_sform(affine, code)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header["pixdim"][4], image.header["toffset"] = 1.5, 3
+    image.to_filename(tmp_path / "f.nii")
+
+    dask_io.resplit(tmp_path / "f.nii", tmp_path / "v" / "v_{3:slice}.nii")
+
+    for n in range(8):
+        volume = nib.load(tmp_path / "v" / f"v_{n}.nii")
+        series = nib.load(tmp_path / "f.nii")
+        assert np.array_equal(volume.dataobj, series.dataobj[..., n])
+        assert volume.affine == pytest.approx(series.affine)
+        assert [int(volume.header[f"{form}_code"]) for form in ("sform", "qform")] == [code, 0]
+        assert float(volume.header["toffset"]) == 3 + 1.5 * n
+        assert volume.header.get_xyzt_units() == ("mm", "sec")
+    dask_io.merge(tmp_path / "v", tmp_path / "back.nii")
+    assert (tmp_path / "back.nii").read_bytes() == (tmp_path / "f.nii").read_bytes()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_flat_slices_keep_their_place(axis: int, tmp_path: Path) -> None:
+    """Each 2-D file of an oblique volume begins where nibabel says that its slice begins."""
+    affine = np.array([[0, 2, 0.1, -20], [-2, 0, 0, 30], [0, 0.2, 2.5, -10], [0, 0, 0, 1.0]])
+    image = nib.Nifti1Image(np.arange(4 * 5 * 6, dtype="<i2").reshape(4, 5, 6), affine)
+    image.set_qform(affine, 1)
+    image.to_filename(tmp_path / "f.nii")
+
+    dask_io.resplit(tmp_path / "f.nii", tmp_path / "s" / f"s_{{{axis}:slice}}.nii")
+
+    there = [n for n in range(3) if n != axis]
+    for n in range(image.shape[axis]):
+        found = nib.load(tmp_path / "s" / f"s_{n}.nii")
+        index = [slice(None)] * 3
+        index[axis] = slice(n, n + 1)
+        expected = image.slicer[tuple(index)]
+        assert np.array_equal(found.dataobj, expected.dataobj[:].squeeze(axis))
+        assert found.affine[:, 3] == pytest.approx(expected.affine[:, 3])
+        assert found.affine[:, :2] == pytest.approx(expected.affine[:, there])
+        if axis == 2:
+            assert found.affine == pytest.approx(expected.affine)
+            origin = (image.get_qform() @ [0, 0, n, 1])[:3]
+            assert found.get_qform()[:3, 3] == pytest.approx(origin)
+
+
+def test_a_step_of_time_is_not_one_of_space(tmp_path: Path) -> None:
+    """Slices along z of a series: their third axis is time, whose step is not that of voxels."""
+    image = nib.Nifti1Image(np.zeros((4, 5, 6, 8), "<i2"), np.diag([2, 3, 2.5, 1]))
+    image.header.set_xyzt_units("mm", "sec")
+    image.header["pixdim"][4] = 1.5
+    image.to_filename(tmp_path / "f.nii")
+
+    dask_io.resplit(tmp_path / "f.nii", tmp_path / "s" / "z{2:slice}.nii")
+
+    header = nib.load(tmp_path / "s" / "z3.nii").header
+    assert header.get_zooms() == (2, 3, 1)
+
+
+def test_many_slices_of_other_programs(tmp_path: Path) -> None:
+    """A folder of so many 2-D files that their headers are read at once can be opened."""
+    (tmp_path / "s").mkdir()
+    for z in range(70):
+        affine = np.array([[2, 0, 0, 1], [0, 2, 0, 2], [0, 0, 2.5, 2.5 * z], [0, 0, 0, 1.0]])
+        image = nib.Nifti1Image(np.full((4, 5), z, "<i2"), affine)
+        image.to_filename(tmp_path / "s" / f"z{z:03}.nii")
+
+    assert dask_io.info(tmp_path / "s").shape == (70, 4, 5)
+    dask_io.merge(tmp_path / "s", tmp_path / "whole.npy")
+    assert np.array_equal(np.load(tmp_path / "whole.npy")[:, 0, 0], range(70))
+
+
+def test_volumes_are_advised_to_have_time_last(tmp_path: Path) -> None:
+    """The pattern that the message suggests gives an array of x, y, z and time."""
+    values = np.arange(3 * 4 * 5 * 6, dtype="<i2").reshape(3, 4, 5, 6)
+    for t in range(6):
+        nib.Nifti1Image(values[..., t], np.eye(4)).to_filename(tmp_path / f"v_{t}.nii")
+
+    with pytest.raises(DataError) as caught:
+        dask_io.info(tmp_path)
+
+    advised, other = tmp_path / "v_{3:slice}.nii", tmp_path / "v_{0:slice}.nii"
+    assert f"give '{advised}', or '{other}' to number from axis 0" in str(caught.value)
+    assert np.array_equal(dask_io.open(advised), values)

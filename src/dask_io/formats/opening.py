@@ -415,6 +415,7 @@ def _guess_names(
         suffix=suffix,
         first_shape=first_shape,
         is_of_file=bool(chosen.longest_header),
+        slices_are_last=chosen.order == "F",
     )
 
 

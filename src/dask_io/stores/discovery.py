@@ -129,7 +129,7 @@ class _Search:
 
     def read_ahead(self, wanted: list[tuple[int, ...]]) -> None:
         """Read many headers at once: each may take a while on a network."""
-        wanted = [numbers for numbers in wanted if numbers in self.names]
+        wanted = [n for n in wanted if n in self.names and n not in self.headers]
         if len(wanted) < _MANY_HEADERS:
             return
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -34,6 +34,7 @@ def guess_names(
     suffix: str,
     first_shape: Sequence[int],
     is_of_file: bool = True,
+    slices_are_last: bool = False,
 ) -> BlockNames:
     """Infer the one pattern that all names follow.
 
@@ -59,6 +60,9 @@ def guess_names(
     is_of_file
         Whether `first_shape` was read from the file. If not, it is the shape of a block of the
         array: the files do not describe themselves, and may lack the slice axis.
+    slices_are_last
+        Whether arrays of this format usually have the slowest axis, such as time, last. Only the
+        advice in messages depends on it.
 
     Raises
     ------
@@ -122,7 +126,7 @@ def guess_names(
         found = f"the file names hold {numbers}, but the axes are {fields}"
         advice = _name_it(place, n_axes, suffix)
         if is_of_file and 0 < len(varying) < n_axes:
-            advice += _advise_slices(seen, varying, first_shape)
+            advice += _advise_slices(seen, varying, first_shape, is_last=slices_are_last)
         raise DataError(place, [found], advice)
     by_letter = seen.by_letter(in_order)
     is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))
@@ -132,22 +136,21 @@ def guess_names(
     return seen.write(in_order, kind=kind)
 
 
-def _advise_slices(seen: _Seen, varying: list[int], shape: Sequence[int]) -> str:
+def _advise_slices(seen: _Seen, varying: list[int], shape: Sequence[int], *, is_last: bool) -> str:
     """Return a clause with the patterns for files of this shape that are slices."""
     n_axes = len(shape) + len(varying)
-    # Slices of one channel or one time point may begin with its axis, of length 1.
-    n_single = next((axis for axis, length in enumerate(shape) if length != 1), 0)
+    # Slices of one channel or one time point may begin, or end, with its axis, of length 1.
+    long = [axis for axis, length in enumerate(shape) if length != 1]
+    usual = (max(long, default=-1) + 1) if is_last else min(long, default=0)
     patterns = []
-    for first in dict.fromkeys((n_single, 0)):
+    for first in dict.fromkeys((usual, 0)):
         axes = {group: axis for axis, group in enumerate(varying, first)}
         patterns.append(seen.write(axes, kind="slice", n_axes=n_axes).pattern)
     advice = (
         f"; if each file is one slice of an array with {n_axes} axes, give "
         f"'{seen.place}/{patterns[0]}'"
     )
-    return (
-        f"{advice}, or '{seen.place}/{patterns[1]}' to number from axis 0" if n_single else advice
-    )
+    return f"{advice}, or '{seen.place}/{patterns[1]}' to number from axis 0" if usual else advice
 
 
 def is_coloured(shape: Sequence[int]) -> bool:

@@ -6,6 +6,7 @@ size of the voxels is known. Coordinates grow to the right, to the front and upw
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ _ROWS = {
 }
 _N_SPATIAL = 3
 _TIME = 3
+_TIME_NAME = "time"
 # Steps and positions that differ by less are the same, stored with fewer digits.
 _RELATIVE = 1e-5
 _OF_A_STEP = 1e-2
@@ -77,7 +79,7 @@ def _space_of(header: Nifti1Header, n_axes: int) -> Space:
         matrix[_TIME, _TIME] = zooms[_TIME] if has_time else 1.0
         begin = float(header["toffset"])
         origin.append(begin if isfinite(begin) else 0.0)
-        names = (*names, "time") if names else ()
+        names = (*names, _TIME_NAME) if names else ()
     if not np.isfinite(matrix).all() or not all(map(isfinite, origin)):
         return Space(axes)
     return Space(axes, Affine(tuple(map(tuple, matrix.tolist())), tuple(origin), names))
@@ -116,39 +118,63 @@ def place_header(header: Nifti1Header, space: Space | None, n_axes: int) -> None
 
 
 def _place(header: Nifti1Header, space: Space, n_axes: int) -> None:
-    own = space_of(header, n_axes)
-    shift = _shift_between(own, space)
+    space = _move_in_time(header, space)
+    # A header has a place in all three dimensions, also that of a slice.
+    shift = _shift_between(space_of(header, max(n_axes, _N_SPATIAL)), space)
     if shift is not None:
         if np.any(shift):
-            _move(header, own, space, shift)
+            _move(header, space, shift)
         return
     _set_units(header, space)
     if space.affine is not None:
         _replace_affine(header, space)
 
 
+def _move_in_time(header: Nifti1Header, space: Space) -> Space:
+    """Store the time of an array without an axis of time; return its space without the time."""
+    affine = space.affine
+    if affine is None:
+        return space
+    # Coordinates have no names if the orientation is unknown.
+    names = affine.coordinates or (*_WORLD, _TIME_NAME)[: len(affine.origin)]
+    row = names.index(_TIME_NAME) if _TIME_NAME in names else None
+    if row is None or any(affine.matrix[row]):
+        return space
+    header["toffset"] = affine.origin[row]
+    rest = [n for n in range(len(affine.origin)) if n != row]
+    matrix = tuple(affine.matrix[n] for n in rest)
+    origin = tuple(affine.origin[n] for n in rest)
+    kept = tuple(affine.coordinates[n] for n in rest) if affine.coordinates else ()
+    return replace(space, affine=Affine(matrix, origin, kept))
+
+
 def _shift_between(own: Space, space: Space) -> NDArray[np.float64] | None:
-    """Return the offset, in elements, between two arrays on one grid of voxels; None otherwise."""
-    if own.axes != space.axes:
+    """Return the offset, in elements, between two arrays on one grid of voxels; None otherwise.
+
+    The first may have more axes than the second, which is then a slice of it.
+    """
+    n_axes = len(space.axes)
+    if own.axes[:n_axes] != space.axes:
         return None
     if own.affine is None or space.affine is None:
         return np.zeros(len(own.axes)) if own.affine is None and space.affine is None else None
     if own.affine.coordinates != space.affine.coordinates:
         return None
     before, after = np.array(own.affine.matrix), np.array(space.affine.matrix)
-    if before.shape != after.shape:
+    if before[:, :n_axes].shape != after.shape:
         return None
     steps = np.abs(before).max(initial=0.0)
-    if not np.allclose(before, after, rtol=0, atol=_RELATIVE * steps):
+    if not np.allclose(before[:, :n_axes], after, rtol=0, atol=_RELATIVE * steps):
         return None
     apart = np.subtract(space.affine.origin, own.affine.origin)
     exact = np.linalg.lstsq(before, apart, rcond=None)[0]
     shift = np.rint(exact)
-    return shift if np.abs(exact - shift).max(initial=0.0) < _OF_A_STEP else None
+    is_whole = np.abs(exact - shift).max(initial=0.0) < _OF_A_STEP
+    is_there = np.allclose(before @ exact, apart, rtol=0, atol=_OF_A_STEP * steps)
+    return shift if is_whole and is_there else None
 
 
-def _move(header: Nifti1Header, own: Space, space: Space, shift: NDArray[np.float64]) -> None:
-    assert own.affine is not None
+def _move(header: Nifti1Header, space: Space, shift: NDArray[np.float64]) -> None:
     assert space.affine is not None
     n_spatial = min(len(shift), _N_SPATIAL)
     if len(shift) > _TIME:
@@ -178,7 +204,8 @@ def _replace_affine(header: Nifti1Header, space: Space) -> None:
     assert space.affine is not None
     steps = space.affine.steps
     for axis, step in enumerate(steps):
-        header["pixdim"][axis + 1] = step or 1.0
+        is_size = axis >= _N_SPATIAL or space.axes[axis].type in {None, AxisType.SPACE}
+        header["pixdim"][axis + 1] = (step if is_size else 0.0) or 1.0
     codes = [int(header[name]) for name in ("sform_code", "qform_code")]
     header["sform_code"] = header["qform_code"] = 0
     rows = _world_rows(space)
