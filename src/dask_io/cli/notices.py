@@ -156,8 +156,8 @@ def _lost_scaling(job: AnyJob) -> Iterator[str]:
     if scaling is None or target is None or scaling.is_identity or SCALING in target.metadata:
         return
     yield (
-        f"{target.format} cannot store the scaling of the source ({scaling}); values are copied "
-        "as they are stored"
+        f"{target.format} cannot store the scaling of the source ({scaling}); stored values are "
+        "copied without it"
     )
 
 

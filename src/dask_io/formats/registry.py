@@ -195,11 +195,10 @@ def _json_object(path: Location) -> dict[str, Any]:
 
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-# Built-in formats are not entry points, because searching all installed packages is slow.
 # Proprietary files of microscopes. Those that are TIFF or HDF5 files, such as .lsm, are opened.
 _MICROSCOPES = frozenset((".nd2", ".czi", ".lif", ".oib", ".oif", ".oir", ".vsi", ".zvi"))
 _PICTURES = frozenset((".jpg", ".jpeg", ".gif", ".bmp", ".webp"))
-
+# Built-in formats are not entry points, because searching all installed packages is slow.
 _ROWS = (
     Row("npy", (".npy",), blocks="dask_io.formats.npy:FORMAT"),
     Row("raw", (".raw", ".bin", ".dat"), blocks="dask_io.formats.raw:FORMAT"),

@@ -209,7 +209,7 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if metadata.get("shards"):
         yield "shards", by(metadata["shards"])
     if (scaling := scaling_in(metadata)) is not None and not scaling.is_identity:
-        yield "scaling", f"{scaling}; values are read as they are stored"
+        yield "scaling", f"{scaling}; Dask IO reads stored values"
     if metadata.get("fill_value") is not None:
         yield "fill", _brief(str(metadata["fill_value"]))
     if metadata.get("dimension_names"):
